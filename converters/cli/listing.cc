@@ -47,26 +47,26 @@ std::string Shortened(const std::string& text, std::size_t columns) {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// Cuts the first cells to `columns`; those that would then look like another's stay whole.
-void Shorten(Rows& lines, std::size_t columns) {
-  std::unordered_map<std::string, std::set<std::string_view>, zt::internal::NameHash> names;
-  for (const auto& line : lines) {
-    if (line.size() > 1) names[Shortened(line[0], columns)].insert(line[0]);
-  }
+// Cuts the first cells to `columns`. False, and nothing is cut, if two would then look the same.
+bool Shorten(Rows& lines, std::size_t columns) {
+  std::unordered_map<std::string, std::string_view, zt::internal::NameHash> names;
   std::vector<std::string> shown;
   for (const auto& line : lines) {
-    std::string text = Shortened(line[0], columns);
-    const bool cut = line.size() > 1 && names[text].size() == 1;
-    shown.push_back(cut ? std::move(text) : line[0]);
+    shown.push_back(line.size() > 1 ? Shortened(line[0], columns) : line[0]);
+    if (line.size() > 1 && names.emplace(shown.back(), line[0]).first->second != line[0])
+      return false;
   }
   for (std::size_t i = 0; i < lines.size(); ++i) lines[i][0] = std::move(shown[i]);
+  return true;
 }
 
 // Lines of cells under one another. Where a line would be wider than `columns`, the `optional` columns are left out, one
-// after the other, rather than that names are cut to less than kReadable; then the first column is cut. A cell wider than
-// `widest` pushes the others of its line alone.
+// after the other, rather than that names are cut to less than kReadable; then the first column is cut, or stands on a
+// line of its own where names would be cut to the same text. A cell wider than `widest` pushes the others of its line
+// alone.
 std::string Aligned(Rows& lines, std::size_t columns,
-                    std::initializer_list<std::size_t> optional = {}, std::size_t widest = 80) {
+                    std::initializer_list<std::size_t> optional = {}) {
+  constexpr std::size_t widest = 80, kIndent = 4;
   for (auto& line : lines) {
     for (std::string& cell : line)
       cell = Printable(cell);  // names, types, formats: any text of the file's
@@ -78,6 +78,7 @@ std::string Aligned(Rows& lines, std::size_t columns,
     for (std::size_t c = 0; c < line.size(); ++c)
       widths[c] = std::max(widths[c], std::min(Columns(line[c]), widest));
   }
+  bool apart = false;  // the first column from the others
   if (columns > 0 && !widths.empty()) {
     constexpr std::size_t kNarrowest = 20, kReadable = 40;
     std::size_t others = 0;
@@ -88,17 +89,20 @@ std::string Aligned(Rows& lines, std::size_t columns,
       others -= width(c);
       widths[c] = 0;
     }
-    const std::size_t room = columns > others + kNarrowest ? columns - others : kNarrowest;
-    widths[0] = std::min(widths[0], room);
-    Shorten(lines, room);
+    const std::size_t room = columns > others ? columns - others : 0;
+    apart = widths[0] > room && (room < kNarrowest || !Shorten(lines, room));
+    widths[0] = apart ? kIndent - 2 : std::min(widths[0], room);
+    if (apart) Shorten(lines, columns);
   }
   std::string out;
   for (const auto& line : lines) {
     std::string text = line.size() == 1 ? line[0] : "";
+    if (apart && line.size() > 1) out += line[0] + "\n";
     for (std::size_t c = 0; line.size() > 1 && c < line.size(); ++c) {
-      if (widths[c] == 0) continue;
-      text += line[c];  // a column without width is empty, or left out
-      const std::size_t used = Columns(line[c]);
+      if (widths[c] == 0) continue;  // a column without width is empty, or left out
+      const std::string_view cell = apart && c == 0 ? std::string_view() : line[c];
+      text += cell;
+      const std::size_t used = Columns(cell);
       text.append((used < widths[c] ? widths[c] - used : 0) + 2, ' ');
     }
     text.erase(text.find_last_not_of(' ') + 1);
@@ -530,6 +534,39 @@ void Draw(const Node& node, std::size_t depth, Rows& out) {
   }
 }
 
+// A line's right part moves to the left where it would end beyond `columns`; then its name is cut, unless it would look
+// like another's.
+std::string AlignedTree(Rows& lines, std::size_t columns) {
+  constexpr std::size_t kWidest = 60, kNarrowest = 12;
+  std::size_t width = 0;
+  for (auto& line : lines) {
+    for (std::string& cell : line) cell = Printable(cell);
+    width = std::max(width, std::min(Columns(line[0]), kWidest));
+  }
+  std::vector<std::string> names;
+  std::vector<std::size_t> rooms;
+  std::unordered_map<std::string, std::set<std::string_view>, zt::internal::NameHash> alike;
+  for (const auto& line : lines) {
+    const std::string& name = line[0];
+    const std::size_t indent = std::min(name.find_first_not_of(' '), name.size());
+    const std::size_t taken = Columns(line[1]) + 2;
+    const std::size_t most = std::max(columns > taken ? columns - taken : 0, indent + kNarrowest);
+    rooms.push_back(columns == 0 ? width : std::min(width, most));
+    names.push_back(columns == 0
+                        ? name
+                        : name.substr(0, indent) + Shortened(name.substr(indent), most - indent));
+    alike[names.back()].insert(name);
+  }
+  std::string out;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string& name = alike[names[i]].size() > 1 ? lines[i][0] : names[i];
+    const std::size_t used = Columns(name);
+    out +=
+        name + std::string((used < rooms[i] ? rooms[i] - used : 0) + 2, ' ') + lines[i][1] + "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string TreeText(const Listing& listing, const TextOptions& options) {
@@ -538,7 +575,7 @@ std::string TreeText(const Listing& listing, const TextOptions& options) {
   AddUp(root);
   Rows lines;
   Draw(root, 0, lines);
-  return HeadingText(listing) + Aligned(lines, options.columns, {}, 60) + FilesText(listing);
+  return HeadingText(listing) + AlignedTree(lines, options.columns) + FilesText(listing);
 }
 
 }  // namespace zt::cli::internal

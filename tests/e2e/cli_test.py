@@ -586,13 +586,36 @@ class Inspect(support.EndToEnd):
         self.assertRegex(self.succeed("inspect", self.path("l.zt")).decode(), r"byte planes of 8\.00 KiB \(-\d+ %\)  = head  crc32c\n")
         for columns in (40, 60, 80, 100, 140):
             lines = in_terminal(columns, ["inspect", "l.zt"], self.folder).splitlines()[1:]
+            if columns < 80:  # each name on a line of its own, whole, above the rest
+                self.assertEqual(lines[::2], names)
+                self.assertTrue(lines[1].startswith("    bf16  [64, 64]  dense  "), lines[1])
+                self.assertEqual(len({line.index("dense") for line in lines[1::2]}), 1)
+                continue
             self.assertEqual(len(lines), len(names))
             self.assertEqual(len({line.split()[0] for line in lines}), len(names), lines[:5])
-            if columns >= 80:  # whole names, in place of what is less than they are
-                self.assertEqual([line.split()[0] for line in lines], names)
-                self.assertLessEqual(max(map(len, lines)), columns)
-                self.assertEqual("byte planes" in lines[0], columns == 140)
-                self.assertTrue(lines[1].endswith("  = head" + ("  crc32c" if columns == 140 else "")), lines[1])
+            # Whole names, in place of what is less than they are.
+            self.assertEqual([line.split()[0] for line in lines], names)
+            self.assertLessEqual(max(map(len, lines)), columns)
+            self.assertEqual("byte planes" in lines[0], columns == 140)
+            self.assertTrue(lines[1].endswith("  = head" + ("  crc32c" if columns == 140 else "")), lines[1])
+
+    def test_the_tree_in_a_narrow_terminal(self):
+        """Names stay whole as long as the line has room for them; sums move to the left."""
+        names = [f"m.{layer}.self_attention.{part}_projection.weight" for layer in range(3) for part in "qkv"]
+        self.safetensors("n.safetensors", {name: ("F32", [1000, 100], bytes(400_000)) for name in names})
+        tree = {columns: in_terminal(columns, ["inspect", "--tree", "n.safetensors"], self.folder).splitlines()[1:]
+                for columns in (40, 76, 200)}
+        sums = "3 alike, each 3 tensors, 300,000 parameters, 1.14 MiB"
+        self.assertEqual(tree[200], [
+            "m                        9 tensors, 900,000 parameters, 3.43 MiB",
+            "  0-2.self_attention     " + sums,
+            *(f"    {part}_projection.weight  f32 [1000, 100]  390.62 KiB" for part in "qkv")])
+        self.assertEqual(tree[76], [tree[200][0], "  0-2.self_attention   " + sums, *tree[200][2:]])
+        self.assertEqual(tree[40][2:], [f"    {part}_p...weight  f32 [1000, 100]  390.62 KiB" for part in "qkv"])
+        alike = [f"m.{part}_projection.weight" for part in ("abcd", "abce")]
+        self.safetensors("a.safetensors", {name: ("F32", [1000, 100], bytes(400_000)) for name in alike})
+        lines = in_terminal(40, ["inspect", "--tree", "a.safetensors"], self.folder).splitlines()
+        self.assertEqual([line.split()[0] for line in lines[-2:]], [name[2:] for name in alike])
 
     def test_the_tree_folds_slashes_too(self):
         names = ("net/a", "net/b.w", "net/b/w", "x.0/w", "x.1/w")
