@@ -42,7 +42,7 @@ constexpr Option kOptions[] = {
     {kVerify, 0, "FILE", "", "", &Args::inputs, "The file, or a folder of shards", "", kFiles},
     {kShow, 0, "FILE", "", "", &Args::inputs, "A file of any format it reads, or a folder", "",
      kFiles},
-    {kShow, 0, "NAME", "", "", &Args::names, "A tensor, or a slice as numpy has it: 'w[0:4,:8]'",
+    {kShow, 0, "[NAME]", "", "", &Args::names, "A tensor, or a slice as numpy has it: 'w[0:4,:8]'",
      "", kTensorNames},
     {kExtract, 0, "FILE", "", "", &Args::inputs,
      "A file of any format it reads, or a checkpoint folder", "", kFiles},

@@ -41,6 +41,24 @@ struct Input {
     return reader != nullptr ? Declare(reader->manifest().objects[index])
                              : source->objects()[index];
   }
+  // The only tensor; nullopt where there are several, or none.
+  std::optional<std::string> Only() const {
+    const std::size_t count =
+        reader != nullptr ? reader->manifest().objects.size() : source->objects().size();
+    std::optional<std::string> only;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Object object = Get(i);
+      if (IsFile(object)) continue;
+      if (only) return std::nullopt;
+      only = object.name;
+    }
+    return only;
+  }
+  bool HasFile(const std::string& path) const {
+    const std::string name = std::string(kFileNamePrefix) + path;
+    if (reader != nullptr) return reader->Find(name).has_value();
+    return std::ranges::find(source->objects(), name, &Object::name) != source->objects().end();
+  }
 };
 
 StatusOr<Input> Open(const Args& args) {
@@ -120,7 +138,21 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
       return wanted;
     }
   }
+  if (input.HasFile(name)) {
+    return InvalidArgument(Quote(name) +
+                           " is a file of the model; ztstream extract FILE NAME -o - prints it");
+  }
   return InvalidArgument("there is no tensor " + Quote(name) + "; ztstream inspect lists them");
+}
+
+// NAME as it was given; where the input has one tensor alone, that one, or a slice of it.
+StatusOr<std::string> NameIn(const Input& input, const Args& args) {
+  const std::string word = args.names.empty() ? "" : args.names.front();
+  const bool slice = word.starts_with('[') && !input.Find(word);
+  if (!word.empty() && !slice) return word;
+  if (const auto only = input.Only()) return *only + word;
+  return InvalidArgument(
+      "NAME is missing, and there is not just one tensor; ztstream inspect lists them");
 }
 
 // The stored bytes of a component. Keeps the stretch that was read last, so that bytes close by are
@@ -360,12 +392,13 @@ Status Show(const Args& args) {
   auto opened = Open(args);
   if (!opened.ok()) return WithFile(opened.status(), args.file());
   Input& input = *opened;
-  ZT_ASSIGN_OR_RETURN(Wanted wanted, WithFile(Locate(input, args.names.front()), args.file()));
+  ZT_ASSIGN_OR_RETURN(const std::string name, WithFile(NameIn(input, args), args.file()));
+  ZT_ASSIGN_OR_RETURN(Wanted wanted, WithFile(Locate(input, name), args.file()));
   std::string file = args.file();
   if (input.reader != nullptr && IsMixed(*input.reader, wanted.id.object)) {
     input.reader = nullptr;  // one blob of several arrays, which the source takes apart
     ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args));
-    ZT_ASSIGN_OR_RETURN(wanted, WithFile(Locate(input, args.names.front()), args.file()));
+    ZT_ASSIGN_OR_RETURN(wanted, WithFile(Locate(input, name), args.file()));
   }
   Status status;
   if (input.reader != nullptr) {

@@ -174,7 +174,22 @@ class Show(support.EndToEnd):
     def test_what_is_no_tensor(self):
         path = self.safetensors("a.safetensors")
         self.fail_with(USAGE, "show", path, "none[0]", says="there is no tensor 'none'; ztstream inspect lists them")
-        self.fail_with(USAGE, "show", path, says="NAME is missing")
+        two = self.safetensors("b.safetensors", {"v": ("U8", [1], b"a"), "w": ("U8", [2], b"bc")})
+        for words in ((), ("[0]",)):
+            self.fail_with(USAGE, "show", two, *words, says="NAME is missing, and there is not just one tensor")
+
+    def test_the_only_tensor_needs_no_name(self):
+        numpy.save(self.path("w.npy"), numpy.arange(6).reshape(2, 3))
+        os.mkdir(self.path("m"))
+        pathlib.Path(self.path("m/config.json")).write_text("{}", encoding="utf-8")
+        numpy.save(self.path("m/w.npy"), numpy.arange(6).reshape(2, 3))
+        self.succeed("convert", self.path("m"), "-o", self.path("w.zt"), "-q")
+        for path in map(self.path, ("w.npy", "m", "w.zt")):
+            self.assertEqual(self.succeed("show", path), b"[[0 1 2]\n [3 4 5]]\n")
+            self.assertEqual(self.succeed("show", path, "[1,:2]"), b"[3 4]\n")
+        for path in map(self.path, ("m", "w.zt")):
+            self.fail_with(USAGE, "show", path, "config.json",
+                           says="'config.json' is a file of the model; ztstream extract FILE NAME -o - prints it")
 
     def test_a_tensor_of_several_arrays(self):
         rng = random.Random(3)
