@@ -46,7 +46,8 @@ inline constexpr std::size_t kMostDifferences = 20;
 struct Comparison {
   std::vector<Difference>
       differences;              // in the order of the first input, then what only the second has
-  std::uint64_t tensors = 0;    // in both
+  std::uint64_t tensors = 0;    // in both, files of the model among them
+  std::uint64_t files = 0;      // of these
   std::uint64_t differing = 0;  // tensors in both that differ
   std::uint64_t only_first = 0, only_second = 0;
   std::uint64_t bytes = 0;  // compared, of one side
@@ -58,6 +59,8 @@ struct Comparison {
   };
   Error largest, relative;
 };
+// "57 tensors and 6 files": what is in both.
+std::string ComparedText(const Comparison& compared);
 
 // Which attributes are compared.
 enum class AttributeChoice { kNone, kTensors, kAll };

@@ -113,6 +113,7 @@ class Comparer {
       }
       taken[found->second] = true;
       ++result_.tensors;
+      if (IsFile(first_.objects()[i])) ++result_.files;
       // What is listed but cannot be read has no bytes that could be compared.
       ZT_RETURN_IF_ERROR(WithTensor(first_.CheckReadable(i), first_.objects()[i].name));
       ZT_RETURN_IF_ERROR(WithTensor(second_.CheckReadable(found->second), name));

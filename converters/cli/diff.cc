@@ -118,12 +118,12 @@ StatusOr<Comparison> Diff(const Args& args) {
 // What ends the command: one line.
 std::string Summary(const Args& args, const Comparison& found) {
   const bool equal = found.differences.empty();
-  std::string out = "equal: " + Counted(found.tensors, "tensor");
-  if (ToleranceOf(args)) out = "equal within the tolerance: " + Counted(found.tensors, "tensor");
+  std::string out = "equal: " + ComparedText(found);
+  if (ToleranceOf(args)) out = "equal within the tolerance: " + ComparedText(found);
   if (!equal) {
     const auto files =
         std::ranges::count(found.differences, DifferenceKind::kFileAttribute, &Difference::kind);
-    out = std::to_string(found.differing) + " of " + Counted(found.tensors, "tensor") +
+    out = std::to_string(found.differing) + " of " + ComparedText(found) +
           (found.differing == 1 ? " differs" : " differ");
     if (found.only_first > 0) out += "; " + Are(found.only_first) + " only in " + args.inputs[0];
     if (found.only_second > 0) out += "; " + Are(found.only_second) + " only in " + args.inputs[1];
@@ -178,6 +178,11 @@ std::string ResultText(const Args& args, const Comparison& found) {
 }
 
 }  // namespace
+
+std::string ComparedText(const Comparison& compared) {
+  const std::string tensors = Counted(compared.tensors - compared.files, "tensor");
+  return compared.files == 0 ? tensors : tensors + " and " + Counted(compared.files, "file");
+}
 
 std::string FormatDifference(const Difference& d, std::string_view first, std::string_view second) {
   const std::string in_first = " in " + std::string(first),

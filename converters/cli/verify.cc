@@ -247,7 +247,7 @@ std::string GoodText(const Args& args, const Findings& found, const Comparison& 
            " belong to no tensor (earlier generations, or padding that is not zero)";
   }
   if (!args.against.empty()) {
-    out += "; " + Counted(compared.tensors, "tensor") +
+    out += "; " + ComparedText(compared) +
            (compared.tensors == 1 ? " equals the source" : " equal the source");
   }
   return Printable(out) + "\n";
