@@ -254,11 +254,11 @@ StatusOr<Report> Measure(const Args& args) {
 
 std::string ToText(const Report& report) {
   char line[160];
-  std::snprintf(line, sizeof line,
-                "%s of %s a run; medians of %zu runs in turn\n%-24s %8s %10s %20s %10s %8s\n",
-                HumanBytes(report.rows.front().bytes()).c_str(),
-                HumanBytes(report.input_bytes).c_str(), report.rows.back().runs.size(), "work",
-                "threads", "seconds", "fastest to slowest", "MB/s", "size");
+  std::snprintf(
+      line, sizeof line, "%s of %s a run; medians of %s in turn\n%-24s %8s %10s %20s %10s %8s\n",
+      HumanBytes(report.rows.front().bytes()).c_str(), HumanBytes(report.input_bytes).c_str(),
+      Counted(report.rows.back().runs.size(), "run").c_str(), "work", "threads", "seconds",
+      "fastest to slowest", "MB/s", "size");
   std::string out = line;
   for (const Row& row : report.rows) {
     char spread[32];

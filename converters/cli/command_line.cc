@@ -155,12 +155,15 @@ struct Keep {
   std::string operator()(std::string Args::* field) const {
     std::string word = text;
     if (option.words == "@files") return HideInto(word, args.*field);
+    const std::vector<std::string_view> known = Words(option.words);
+    if (!known.empty() && known[0][0] != '@') {  // "PyTorch", "BF16"
+      for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
     for (const std::string_view alias : Words(option.aliases)) {
       const std::size_t equals = alias.find('=');
       if (word == alias.substr(0, equals)) word = alias.substr(equals + 1);
     }
     args.*field = word;
-    const std::vector<std::string_view> known = Words(option.words);
     if (known.empty() || known[0][0] == '@' || std::ranges::find(known, word) != known.end())
       return "";
     return Quoted() + " is not " + Joined(known, "or") + DidYouMean(text, known);

@@ -116,6 +116,7 @@ Json ToJson(const std::vector<NumericFinding>& findings) {
 
 bool Compresses(const Plan& plan) {
   return std::ranges::any_of(plan.objects, [](const PlannedObject& planned) {
+    if (IsFile(*planned.object)) return false;  // a few KiB beside the weights
     return std::ranges::any_of(planned.components, [](const PlannedComponent& component) {
       return component.storage.compression != Compression::kNone;
     });

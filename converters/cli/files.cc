@@ -296,6 +296,7 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
   }
   const Value* const weights = FindMember(plan.attributes, kFolderAttribute);
   if (weights == nullptr || KeepsTensors(source, plan)) return lines;
+  if (CountFiles(plan) == plan.objects.size()) return lines;  // an error: no tensor is left
   if (Value changed = WithoutHeaders(*weights); changed != *weights) {
     SetMember(plan.attributes, kFolderAttribute, std::move(changed));
     lines.emplace_back(

@@ -40,7 +40,8 @@ std::vector<std::string> NumpyLosses(const TensorSource& source,
   for (const auto& [key, value] : source.attributes()) {
     if (key != kFolderAttribute) keys.push_back(key);
   }
-  if (!keys.empty()) losses.push_back("numpy's files do not keep root attributes: " + Listed(keys));
+  if (!keys.empty())
+    losses.push_back("numpy's files do not keep attributes of the whole file: " + Listed(keys));
   return losses;
 }
 
@@ -72,7 +73,8 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
       PlanSafetensors(source, selected,
                       stated ? std::optional<SafetensorsMetadata>(metadata) : std::nullopt));
   if (!as_json.empty()) {
-    layout.warnings.push_back("safetensors' metadata is text: " + Listed(as_json) + " become JSON");
+    layout.warnings.push_back("safetensors' metadata is text: " + Listed(as_json) +
+                              (as_json.size() == 1 ? " becomes JSON" : " become JSON"));
   }
   return layout;
 }
@@ -93,7 +95,7 @@ StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
     if (key != "gguf" && key != kFolderAttribute) lost.push_back(key);
   }
   if (!lost.empty())
-    layout.warnings.push_back("GGUF does not keep root attributes: " + Listed(lost));
+    layout.warnings.push_back("GGUF does not keep attributes of the whole file: " + Listed(lost));
   return layout;
 }
 

@@ -156,13 +156,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
   }
   if (found.empty()) {
     std::vector<std::string> suffixes;
+    const bool any = options.from.empty() || FindFormat(options.from)->open_folder == nullptr;
     for (const Format& format : Formats()) {
-      if (format.open_folder == nullptr) continue;
+      if (format.open_folder == nullptr || (!any && format.name != options.from)) continue;
       suffixes.push_back(
           "*" + std::string(format.name == "zt" ? format.index : Words(format.suffixes)[0]));
     }
-    return InvalidArgument("the folder holds no checkpoint: no " + Joined(suffixes, "or") +
-                           " file" + (empty ? "" : "; name the files in it"));
+    return InvalidArgument(
+        "the folder holds no checkpoint" + (any ? "" : " of format " + options.from) + ": no " +
+        Joined(suffixes, "or") + " file" + (empty ? "" : "; name the files in it"));
   }
   const FolderFiles& files = found.front();
   auto source = files.format->open_folder(path, files.names, options);
@@ -267,7 +269,10 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
                                                    const InputArgs& options) {
   ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(paths, options));
-  return MergeSources(std::move(inputs.sources), std::move(inputs.names));
+  auto merged = MergeSources(std::move(inputs.sources), std::move(inputs.names));
+  if (merged.ok() || paths.size() < 2) return merged;
+  return WithFact(merged.status(), std::string(merged.status().message()) +
+                                       "; several inputs are taken as one model");
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,

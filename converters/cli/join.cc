@@ -33,6 +33,10 @@ StatusOr<ShardFile> ReadShard(const std::string& path) {
   shard.path = path;
   shard.name = fs::path(path).filename().string();
   if (!IsUtf8(shard.name)) return InvalidArgument("its name is not UTF-8, so no index can hold it");
+  if (IsFolder(path)) {
+    return InvalidArgument("it is a folder; name the shards in it: " +
+                           (fs::path(path) / "*-of-*.zt").string());
+  }
   ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path));
   shard.manifest = reader->manifest();
   const auto stamp = FindShardStamp(shard.manifest.attributes);

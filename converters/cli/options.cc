@@ -50,7 +50,7 @@ constexpr Option kOptions[] = {
      "Only these tensors: names, 'glob:*.bias' or regexes", "", kTensorNames},
     {kDiff, 0, "A", "", "", &Args::inputs, "A file of any format it reads, or a checkpoint folder",
      "", kFiles},
-    {kDiff, 0, "B", "", "", &Args::inputs, "Another", "", kFiles},
+    {kDiff, 0, "B", "", "", &Args::inputs, "What A is compared with", "", kFiles},
 
     {kConvert, 'o', "output", "OUT", kOutput, &Args::output,
      "The .zt file, or - for standard output", "", kFiles},
@@ -128,7 +128,8 @@ constexpr Option kOptions[] = {
     {kDiff, 0, "summary", "", kChecks, &Args::summary, "Print the last line alone"},
     {kReads, 0, "from", "FORMAT", kInput, &Args::from,
      "safetensors npy npz gguf torch onnx hdf5 zt; or detected", "", kReadFormats,
-     "pt=torch pth=torch ckpt=torch bin=torch pytorch=torch st=safetensors h5=hdf5 keras=hdf5 "
+     "pt=torch pth=torch ckpt=torch bin=torch pytorch=torch pickle=torch st=safetensors h5=hdf5 "
+     "keras=hdf5 "
      "ztensor=zt"},
     {kReads, 0, "follow-links", "", kInput, &Args::follow_links,
      "Allow shards and data that are links out of the folder"},

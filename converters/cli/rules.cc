@@ -190,8 +190,11 @@ StatusOr<ElementType> ParseTypeName(const std::string& text) {
   for (const std::string_view prefix : {"float", "fp", "int"}) {  // "fp8" is not one type
     if (lower.starts_with(prefix)) lower.replace(1, prefix.size() - 1, "");
   }
-  return InvalidArgument(Quote(text) + " is not a type; types are " + TypeNames() +
-                         DidYouMean(lower, Words(kTypeNames)));
+  const bool packed = lower.starts_with('q') || lower == "i4" || lower == "f4" || lower == "nf4" ||
+                      lower == "uint4";
+  return InvalidArgument(
+      Quote(text) + " is not a type; types are " + TypeNames() +
+      (packed ? "; ztstream does not quantize" : DidYouMean(lower, Words(kTypeNames))));
 }
 
 Status Rules::Resolve(const TensorSource& source) const {

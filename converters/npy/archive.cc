@@ -63,7 +63,7 @@ std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std:
 Status CheckDense(const Object& object) {
   if (object.format != "dense" || object.components.size() != 1) {
     return Unsupported("format " + Quote(object.format) + " is not an array" +
-                       (object.format.starts_with("gguf.") ? "; convert it with --dequantize first"
+                       (object.format.starts_with("gguf.") ? "; --dequantize makes numbers of it"
                         : object.format.starts_with("sparse")
                             ? "; a sparse matrix is an .npz of its own"
                             : ""));

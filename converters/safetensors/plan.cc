@@ -82,7 +82,7 @@ struct Tensor {
 StatusOr<Tensor> MakeTensor(const Object& object) {
   if (object.format != "dense" || object.components.size() != 1) {
     return Unsupported("format " + Quote(object.format) + " cannot be written to safetensors" +
-                       (object.format.starts_with("gguf.") ? "; convert it with --dequantize first"
+                       (object.format.starts_with("gguf.")    ? "; --dequantize makes numbers of it"
                         : object.format.starts_with("sparse") ? "; write it to .npz"
                                                               : ""));
   }

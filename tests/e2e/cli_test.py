@@ -384,6 +384,10 @@ class CommandLine(support.EndToEnd):
                  (["inspect", "a", "--memory", "1"], "--memory: '1' is too small; the least is 64.00 KiB; see"),
                  (["convert", "a", "-o", "a.safetensors", "--dtype", "fp8"], "did you mean f8_e4m3fn?"),
                  (["inspect", "a", "--npy-void", "fp8"], "--npy-void: 'fp8' is not a type; types are f64, f32"),
+                 *((["convert", "a", "-o", "b", "--dtype", name], "complex128; ztstream does not quantize")
+                   for name in ("int4", "Q4_0", "nf4")),
+                 (["join", self.folder, "-o", "m.zt"], f"{self.folder}: it is a folder; name the shards in it: {self.folder}/*-of-*.zt"),
+                 (["convert", self.folder, "-o", "b", "--from", "PyTorch"], "the folder holds no checkpoint of format torch: no *.bin file"),
                  (["convert", "a", "--on-overflow", "eror", "-n"], "'eror' is not error, inf or saturate; did you mean error?"),
                  ([], "a command is missing: convert, join, inspect"), (["inspect", "a", "--from", "csv"], "--from: 'csv' is not safetensors, npy, npz, gguf, torch, onnx, hdf5 or zt; see"),
                  (["convert", "a.safetensors", "-o", "q.npz"], "'ztstream extract' writes those"),
@@ -397,6 +401,7 @@ class CommandLine(support.EndToEnd):
                  (["extract", "a", "-o", "b", "--quant", "keep"], "'--quant' is not an option of extract; convert and verify have it"),
                  (["verify", "a", "b"], "unexpected argument 'b': verify takes one FILE; see ztstream verify --help"),
                  (["diff", "a", "b", "c"], "unexpected argument 'c': diff takes A and B"),
+                 (["diff", "a"], "B is missing: what A is compared with; see ztstream diff --help"),
                  (["convert", "a", "-o", "b", "--spec", "2"],
                   "--spec: '2' is not 2.0, 1.2, 1.1 or 0.1; see"),
                  (["convert", "a.safetensors", "-o", "b.pt"], "PyTorch files are not written; write .safetensors"),

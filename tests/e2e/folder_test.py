@@ -203,6 +203,24 @@ class Folders(support.EndToEnd):
             self.assertEqual(self.path("back/config.json").read_bytes(), (folder / "config.json").read_bytes())
             self.succeed("diff", self.path("back/model.safetensors"), self.path("m.zt"), "--files", "none")
 
+    def test_no_tensor_is_left(self):
+        """The error and its reason stand alone."""
+        folder = self.put_sharded("f")
+        process = self.run_program("convert", folder, "-o", self.path("m.zt"), "--include", "nosuch")
+        self.assertEqual(process.returncode, USAGE)
+        self.assertNotIn(b"tensors are changed", process.stderr)
+        self.assertIn(b"leave no tensor of ", process.stderr)
+
+    def test_the_plan_of_raw_tensors_has_no_estimate(self):
+        """Small files are compressed all the same."""
+        self.assertRegex(self.succeed("convert", self.put_sharded("f"), "-n").decode().splitlines()[-1],
+                         r"^plan: zTensor 1\.2, \d+ of \d+ tensors, \d+ files, [\d.]+ \w+ in, [\d.]+ \w+ out$")
+
+    def test_one_model_twice(self):
+        folder = self.put_sharded("f")
+        self.fail_with(INVALID, "convert", folder, folder, "-o", self.path("m.zt"),
+                       says=" and " + str(folder) + "; several inputs are taken as one model")
+
     def test_shard_size(self):
         folder = self.put_sharded("f")
         self.succeed("convert", folder, "-o", self.path("m.zt"))
