@@ -16,17 +16,17 @@ from ._errors import (ArgumentError, Error, ExistsError, FormatError, InputOutpu
 if TYPE_CHECKING:
     from ._file import File, load_file, open
     from ._part import Part, Report, Tensor
-    from ._program import convert, diff, inspect, program, verify
+    from ._program import convert, diff, extract, inspect, program, verify
     from ._writer import Stream, Writer, save, save_file
 
 __all__ = ["ArgumentError", "Error", "ExistsError", "File", "FormatError", "InputOutputError", "MisuseError",
            "NotFoundError", "NumericError", "Part", "Report", "Stream", "Tensor", "UnsupportedError", "Writer", "convert",
-           "diff", "inspect", "library_version", "load_file", "open", "program", "save", "save_file", "verify"]
+           "diff", "extract", "inspect", "library_version", "load_file", "open", "program", "save", "save_file", "verify"]
 
 # What is imported when it is first asked for: importing the package takes next to nothing.
 _LAZY = {"File": "_file", "Part": "_part", "Report": "_part", "Tensor": "_part", "load_file": "_file", "open": "_file",
          "Stream": "_writer", "Writer": "_writer", "save": "_writer", "save_file": "_writer", "library_version": "_c",
-         "convert": "_program", "diff": "_program", "inspect": "_program", "program": "_program", "verify": "_program",
+         "convert": "_program", "diff": "_program", "extract": "_program", "inspect": "_program", "program": "_program", "verify": "_program",
          "safetensors_compat": "safetensors_compat"}
 
 
@@ -43,4 +43,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted(set(globals()) | set(_LAZY))
+    return sorted({*__all__, "safetensors_compat", *(name for name in globals() if name.startswith("__"))})

@@ -69,4 +69,6 @@ def make(status, message, file, tensor):
     kind = BY_STATUS.get(status, Error)
     if kind is InputOutputError and message.endswith("No such file or directory"):
         kind = MissingError
+    if kind is ExistsError and message.endswith("exists already"):
+        message += "; overwrite=True replaces it"
     return kind(message, file or None, tensor or None)

@@ -36,6 +36,13 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
     return File((path, *more), options)
 
 
+def _listed(names):
+    """Names as they were given, unless that is a single text, whose letters would be taken for names."""
+    if isinstance(names, str):
+        raise ArgumentError(f"names are a list: [{names!r}]; one tensor is file[{names!r}]")
+    return names
+
+
 class File(Mapping[str, Tensor]):
     """An open checkpoint: a mapping of names to Tensors, in the order of the file. Made by open(); a context manager.
 
@@ -287,14 +294,14 @@ class File(Mapping[str, Tensor]):
     def _chosen(self, names):
         if names is None:
             return self.values()
-        return [self[name] for name in names]
+        return [self[name] for name in _listed(names)]
 
     def _entries(self, names):
         """(name, row of the object, its number) of each; many names take no search for each."""
         if names is None:
             rows = ((i, row) for i, row in self._all() if not row[_PATH])
             return [(name, row, i) for name, (i, row) in zip(self._all_names(), rows)]
-        found = [(name, *self._find(name)) for name in names]
+        found = [(name, *self._find(name)) for name in _listed(names)]
         missing = [name for name, index, _ in found if index is None]
         if missing:
             raise NotFoundError(f"{self._name}: there is no tensor {missing[0]!r}", self._name, missing[0])

@@ -310,7 +310,9 @@ class Tensor(Part):
     def _check_dense(self):
         if not self.is_dense:
             raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: it is not a dense tensor but {self.format}; "
-                                   f"its bytes are in .parts: {', '.join(self.parts)}", self._file._name, self._name)
+                                   f"its bytes are in .parts: {', '.join(self.parts)}"
+                                   + ("; convert(..., dequantize='f32') makes numbers of it"
+                                      if self.format.startswith("gguf.") else ""), self._file._name, self._name)
 
     def _check(self):
         super()._check()

@@ -1,4 +1,4 @@
-"""The program ztstream, which comes with the package: convert, verify, diff and inspect, with what it says as JSON."""
+"""The program ztstream, which comes with the package: convert, extract, verify, diff and inspect, with what it says as JSON."""
 import functools
 import json
 import os
@@ -52,6 +52,7 @@ def _run(command, paths, options):
     message = error.get("message") or said.rpartition("ztstream: ")[2] or f"the program ended with status {done.returncode}"
     if done.returncode in (130, -2):
         raise KeyboardInterrupt
+    message = message.replace("use -f to replace it", "force=True replaces it")
     raise BY_STATUS.get(done.returncode, Error)(message, error.get("file"), error.get("tensor"))
 
 
@@ -62,6 +63,19 @@ def convert(source, out, **options) -> Dict[str, Any]:
     """
     sources = source if isinstance(source, (list, tuple)) else [source]
     return _run("convert", sources, {**options, "output": _path(out)})
+
+
+def extract(source, out, names=(), **options) -> Dict[str, Any]:
+    """Writes tensors of a checkpoint as safetensors, npz, npy or GGUF, by the suffix of `out` or to="safetensors":
+
+        extract("model.zt", "back.safetensors")
+        extract("model.zt", "norms.npz", ["glob:*norm*"], dtype="f32")
+        extract("model.zt", "folder/", to="safetensors")  # weights and files, as they were
+
+    names: which tensors, or patterns; all without it. Options are those of `ztstream extract`.
+    """
+    chosen = [names] if isinstance(names, str) else list(names)
+    return _run("extract", [source, *chosen], {**options, "output": _path(out)})
 
 
 def verify(path, against=None, **options) -> Dict[str, Any]:

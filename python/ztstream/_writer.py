@@ -12,6 +12,7 @@ from . import _c, _json, _types
 from ._errors import ArgumentError, MisuseError
 
 _COMPRESS = {None: 0, "none": 0, "raw": 0, "zstd": 1, "planes": 2}
+_OTHERS = (".safetensors", ".npy", ".npz", ".gguf", ".pt", ".pth", ".ckpt")  # names of files that are not written
 _LONG = 4 << 20  # what may take long to add
 _SMALL = 1 << 20  # what is copied rather than waited for
 _KEPT = 64 << 20  # copies of small tensors that may wait to be written
@@ -412,11 +413,23 @@ def save_file(tensors: Mapping[str, Any], path, *, attributes: Optional[Mapping[
         Names that have the same memory, type and shape share their bytes in the file: tied weights.
     attributes: of the file. The rest are options of Writer: compress="planes", overwrite=True, ...
     """
+    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
+    if isinstance(name, str) and name.endswith(_OTHERS):
+        raise ArgumentError(f"{name}: save_file writes .zt files, and this name ends like another format's", name)
+    write_file(tensors, path, attributes, options)
+
+
+def write_file(tensors, path, attributes, options):
+    """save_file for any name."""
+    if not hasattr(tensors, "items"):
+        raise ArgumentError("tensors are a dict of names and arrays"
+                            + ("; that of a module is its state_dict()" if hasattr(tensors, "state_dict") else ""))
     with Writer(path, attributes=attributes, **options) as out:
         first: Dict[Any, Any] = {}
         for name, value in tensors.items():
             if isinstance(value, dict):
-                raise ArgumentError(f"tensor {name!r} is in parts: add_object of a Writer takes them", None, name)
+                raise ArgumentError(f"tensor {name!r} is a dict: name its tensors {name + '.NAME'!r}, and those of what is "
+                                    "not dense, such as sparse tensors, add with add_object of a Writer", None, name)
             data = _bytes_of(name, value)
             key = data.identity and (*data.identity, data.dtype)
             known = first.get(key)

@@ -418,6 +418,32 @@ assert (values, ended) == ([1770.0], ["read"] * (len(ended) - 1) + ["closed"]), 
 
 
 class Errors(Case):
+    def test_what_they_advise(self):
+        """Slips of somebody who is new: each message says what to write instead."""
+        path, w = self.path("x.zt"), {"w": numpy.zeros(3)}
+        ztstream.save_file(w, path)
+        exists = f"{path}: the output exists already; "
+        module = type("Module", (), {"state_dict": lambda self: {}})()
+        for call, message in (
+                (lambda: ztstream.save_file(w, path), exists + "overwrite=True replaces it"),
+                (lambda: ztstream.convert(path, path), exists + "force=True replaces it"),
+                (lambda: ztstream.save_file(w, "w.safetensors"),
+                 "w.safetensors: save_file writes .zt files, and this name ends like another format's"),
+                (lambda: ztstream.save_file(module, self.path("m.zt")),
+                 "tensors are a dict of names and arrays; that of a module is its state_dict()"),
+                (lambda: ztstream.save_file({"m": w}, self.path("m.zt")),
+                 "tensor 'm' is a dict: name its tensors 'm.NAME', and those of what is not dense, such as sparse tensors, "
+                 "add with add_object of a Writer"),
+                (lambda: ztstream.load_file(path, "w"), "names are a list: ['w']; one tensor is file['w']"),
+                (lambda: ztstream.open(DATA / "gguf/little.gguf")["q8"].numpy(), None)):
+            with self.subTest(message), self.assertRaises(ztstream.Error) as raised:
+                call()
+            if message is None:
+                self.assertTrue(str(raised.exception).endswith("convert(..., dequantize='f32') makes numbers of it"))
+            else:
+                self.assertEqual(str(raised.exception), message)
+        self.assertFalse(pathlib.Path(self.path("m.zt")).exists())
+
     def test_kinds(self):
         """Standard kinds, with file and tensor, that survive pickling."""
         path = self.path("x.zt")
@@ -507,6 +533,15 @@ class Program(Case):
         done = subprocess.run([sys.executable, "-m", "ztstream", "--version"], cwd=self.folder, capture_output=True,
                               text=True, check=False)
         self.assertEqual(done.stdout.split()[:2], ["ztstream", ztstream.__version__])
+
+    def test_extract_runs_the_program(self):
+        out = self.path("e.zt")
+        ztstream.save_file({"a": numpy.arange(3.0), "b": numpy.arange(4)}, out)
+        said = ztstream.extract(out, self.path("a.npz"), "a", dtype="f32")
+        self.assertEqual(said["tensors"], 1)
+        self.assertEqual(ztstream.load_file(self.path("a.npz"))["a"].dtype, "float32")
+        ztstream.extract(out, self.path("both.safetensors"), ["a", "b"])
+        self.assertEqual(sorted(ztstream.load_file(self.path("both.safetensors"))), ["a", "b"])
 
     def test_safetensors_names(self):
         path, tensors = self.path("model.safetensors"), {"a": numpy.arange(6.0).reshape(2, 3), "b": numpy.arange(3)}

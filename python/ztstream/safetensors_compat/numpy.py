@@ -1,14 +1,14 @@
 """safetensors.numpy's names: save, save_file, load, load_file."""
 from .._file import open as _open
 from .._writer import save as _save
-from .._writer import save_file as _save_file
+from .._writer import write_file as _write_file
 
 __all__ = ["load", "load_file", "save", "save_file"]
 
 
 def save_file(tensor_dict, filename, metadata=None):
     """Writes arrays as a .zt file, in place of one that is there."""
-    _save_file(tensor_dict, filename, attributes=metadata, overwrite=True)
+    _write_file(tensor_dict, filename, metadata, {"overwrite": True})
 
 
 def save(tensor_dict, metadata=None):

@@ -1,14 +1,14 @@
 """safetensors.torch's names: save, save_file, load, load_file, save_model, load_model."""
 from .._file import open as _open
 from .._writer import save as _save
-from .._writer import save_file as _save_file
+from .._writer import write_file as _write_file
 
 __all__ = ["load", "load_file", "load_model", "save", "save_file", "save_model"]
 
 
 def save_file(tensors, filename, metadata=None):
     """Writes tensors as a .zt file, in place of one that is there. Tied tensors share their bytes."""
-    _save_file(tensors, filename, attributes=metadata, overwrite=True)
+    _write_file(tensors, filename, metadata, {"overwrite": True})
 
 
 def save(tensors, metadata=None):
