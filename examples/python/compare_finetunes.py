@@ -31,4 +31,6 @@ def main(first, second):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if len(sys.argv) < 3:
+        sys.exit("usage: " + __doc__.partition(":")[0])
+    main(*sys.argv[1:3])

@@ -22,4 +22,6 @@ def main(path):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: " + __doc__.partition(":")[0])
     main(sys.argv[1])

@@ -36,4 +36,6 @@ def main(folder, steps):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: " + __doc__.partition(":")[0])
     main(pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 30)

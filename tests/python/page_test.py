@@ -1,4 +1,5 @@
 """docs/PYTHON.md: its blocks run as they stand, one after the other; and so do the examples."""
+import importlib.util
 import re
 import subprocess
 import sys
@@ -61,6 +62,13 @@ bf: changed by 1 of its norm, at most 1
 c: in x.zt alone
 d: in y.zt alone
 """, ""))
+
+    def test_examples_say_what_they_take(self):
+        for name, words in (("stream_checkpoints", "FOLDER [STEPS]"), ("compare_finetunes", "A B"), ("load_module", "CHECKPOINT")):
+            if name == "load_module" and importlib.util.find_spec("torch") is None:
+                continue
+            done = self.run_script(ROOT / f"examples/python/{name}.py")
+            self.assertEqual((done.returncode, done.stderr), (1, f"usage: {name}.py {words}\n"))
 
     def test_load_module(self):
         try:
