@@ -217,6 +217,13 @@ TEST(GgufHostile, Keys) {
   EXPECT_EQ(nested.U32(4).U64(0).Error(), "key 'k': arrays are nested more than 8 deep");
 }
 
+TEST(GgufHostile, MorePairsThanAnyModelHas) {
+  Builder pairs(0, kGgufMaxPairs + 1);
+  for (std::uint64_t i = 0; i <= kGgufMaxPairs; ++i)
+    pairs.Text(std::to_string(i)).U32(0).U8(1);
+  EXPECT_EQ(pairs.Error(), "it has 262145 key-value pairs, more than 262144");
+}
+
 TEST(GgufHostile, NestedArraysAndBytesSurviveTheWayBack) {
   Builder file(0, 3);
   file.Text("nested").U32(9).U32(9).U64(2);

@@ -104,8 +104,7 @@ Status Damaged(std::string_view what) {
     H5get_libversion(&major, &minor, &release);
     return Unsupported(std::string(what) + " cannot be read by libhdf5 " + std::to_string(major) +
                        "." + std::to_string(minor) + "." + std::to_string(release) + " (" + words +
-                       "): a newer library wrote it, whose h5repack can write it in an older form; "
-                       "or it is damaged");
+                       "): a newer library wrote it, whose h5repack can write it in an older form");
   }
   return InvalidData("it is damaged: " + std::string(what) + " cannot be read" +
                      (words.empty() ? "" : " (libhdf5: " + words + ")"));

@@ -163,6 +163,7 @@ class Hdf5Source final : public TensorSource {
       Count(dataset, size);
     }
     if (!dataset.problem.empty()) {
+      dataset.problem += "; --exclude leaves it out";
       problems_.emplace(
           static_cast<std::uint32_t>(objects_.size()),
           dataset.damaged ? InvalidData(dataset.problem) : Unsupported(dataset.problem));
@@ -227,7 +228,7 @@ class Hdf5Source final : public TensorSource {
     } else if (dataset.problem.empty()) {
       dataset.problem = "with its " + std::to_string(size) + " bytes the datasets have more than " +
                         std::to_string(kMaxExpansion) + " times the " + std::to_string(have) +
-                        " of the file, as if it had never been written; --exclude leaves it out";
+                        " of the file, as if it had never been written";
     }
   }
 

@@ -28,7 +28,7 @@ constexpr FloatLayout kFloats[] = {
 };
 
 Elements Refused(std::string_view what) {
-  return {{}, 1, "its elements are " + std::string(what) + "; --exclude leaves it out"};
+  return {{}, 1, "its elements are " + std::string(what)};
 }
 
 std::uint64_t SwapOf(hid_t type) {

@@ -151,7 +151,7 @@ class Walker {
   Status AddRefused(const std::string& name, const Status& problem) {
     Dataset dataset;
     dataset.name = name;
-    dataset.problem = std::string(problem.message()) + "; --exclude leaves it out";
+    dataset.problem = std::string(problem.message());
     dataset.damaged = problem.code() == StatusCode::kDataLoss;
     dataset.shape = {0};
     ZT_RETURN_IF_ERROR(Spend(dataset.problem.size()));
