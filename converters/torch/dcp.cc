@@ -164,9 +164,7 @@ class DcpSource final : public TensorSource {
     tallest_.push_back(0);
   }
   void SetFolder(std::string folder) { file_ = std::move(folder); }
-  void AddAttributes(const Value::Map& attributes) {
-    attributes_.insert(attributes_.end(), attributes.begin(), attributes.end());
-  }
+  void AddAttribute(const Value::Member& attribute) { attributes_.push_back(attribute); }
 
   std::string_view format() const override { return "torch"; }
   // A chunk's archive entry may be deflated.
@@ -332,9 +330,10 @@ class Metadata {
       }
     }
     AddLeftOut(left_out_, *source);
+    std::vector<std::string> files = {folder_.string()};
+    for (const auto& value : values_) files.push_back(value->file({}));
     values_.insert(values_.begin(), std::move(source));
-    return MergeSources(std::move(values_),
-                        std::vector<std::string>(values_.size(), folder_.string()));
+    return MergeSources(std::move(values_), std::move(files));
   }
 
  private:
@@ -475,10 +474,18 @@ class Metadata {
     }
     ZT_ASSIGN_OR_RETURN(auto value,
                         OpenChunk(place->second, std::string(graph_.Text(name)), Root::kMember));
-    if (value->objects().empty()) {
-      source.AddAttributes(value->attributes());
-    } else {
+    if (!value->objects().empty()) {
       values_.push_back(std::move(value));
+      return OkStatus();
+    }
+    // It is not read again, so its digests are compared here.
+    ZT_RETURN_IF_ERROR(value->Finish());
+    for (const Value::Member& attribute : value->attributes()) {
+      if (keys_.insert(attribute.first).second) {
+        source.AddAttribute(attribute);
+      } else {
+        left_out_.left_out.Add(Quote(attribute.first) + " (a second value has the same path)");
+      }
     }
     return OkStatus();
   }
@@ -553,12 +560,13 @@ class Metadata {
   std::vector<Storage> storages_;
   TensorReader sizes_;
   Texts texts_;
-  SourceMemory memory_;                                         // shared by all chunks
-  std::map<std::pair<std::uint32_t, Shape>, Location> places_;  // by name and offsets
-  std::unordered_map<std::uint32_t, Location> value_places_;    // by name
-  Contents left_out_;                                           // values that are left out
-  std::vector<std::unique_ptr<TensorSource>> values_;           // those that hold tensors
-  std::unordered_map<std::uint32_t, OpenedFile> files_;         // by path
+  SourceMemory memory_;                                           // shared by all chunks
+  std::map<std::pair<std::uint32_t, Shape>, Location> places_;    // by name and offsets
+  std::unordered_map<std::uint32_t, Location> value_places_;      // by name
+  Contents left_out_;                                             // values that are left out
+  std::vector<std::unique_ptr<TensorSource>> values_;             // those that hold tensors
+  std::unordered_set<std::string, zt::internal::NameHash> keys_;  // of the attributes
+  std::unordered_map<std::uint32_t, OpenedFile> files_;           // by path
 };
 
 }  // namespace

@@ -164,6 +164,31 @@ class Dcp(EndToEnd):
         self.assertIn("left out: 'tree.b', 'blob'\n", said)
         self.assertEqual(said.count("left out"), 1)
 
+    def test_values_whose_paths_meet(self):
+        checkpoint = Checkpoint(self.path("tensors"))
+        checkpoint.add("a.b", (4,), [((0,), (4,))], FLOATS)
+        checkpoint.value("a", dictionary(b=tensor()), file="__1_0.distcp", storages={"0": FLOATS})
+        self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"),
+                       says=("tensor 'a.b' is in both", "__1_0.distcp"))
+        for name, more in (("attributes", {}), ("both", {"w": tensor()})):
+            checkpoint = Checkpoint(self.path(name))
+            checkpoint.add("v", (4,), [((0,), (4,))], FLOATS)
+            checkpoint.value("a.b", number(1))
+            checkpoint.value("a", dictionary(b=number(2), **more), storages={"0": FLOATS})
+            said = self.expect(0, "convert", "-f", checkpoint.write(), "-o", self.path("out.zt")).stderr.decode()
+            self.assertEqual(read_zt(self.path("out.zt"))["attributes"], {"a.b": 1})
+            self.assertIn("attribute 'a.b' differs" if more else "'a.b' (a second value has the same path)", said)
+
+    def test_damage_in_a_value(self):
+        """Also where the value holds bytes that are not read."""
+        for blob in (b"", bytes(200_000)):
+            checkpoint = Checkpoint(self.path(f"damage{len(blob)}"))
+            checkpoint.value("v", dictionary(n=number(123456789), b=b"B" + struct.pack("<I", len(blob)) + blob))
+            source = checkpoint.write()
+            file = source / "__0_0.distcp"
+            file.write_bytes(file.read_bytes().replace(struct.pack("<I", 123456789), struct.pack("<I", 123456788)))
+            self.fail_with(INVALID, "convert", source, "-o", self.path("x.zt"), says=("tensor 'v'", "__0_0.distcp", "CRC-32"))
+
     def test_a_value_that_cannot_be_read_can_be_excluded(self):
         for name, says, body, info in [
                 ("class", "'__main__.Net' and holds tensors", glob("__main__", "Net") + tup(tensor()) + b"\x81", {}),
