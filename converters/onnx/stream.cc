@@ -37,6 +37,13 @@ class NumberStream final : public Stream {
 
   Status Read(std::uint64_t offset, std::span<std::byte> out) override {
     if (offset < done_) Restart();
+    const Status status = ReadOn(offset, out);
+    if (!status.ok()) Restart();  // where it ended is not known
+    return status;
+  }
+
+ private:
+  Status ReadOn(std::uint64_t offset, std::span<std::byte> out) {
     Cursor cursor(bytes_);
     cursor.SkipTo(at_);
     std::array<std::byte, 4096> skipped;
@@ -52,8 +59,6 @@ class NumberStream final : public Stream {
     at_ = cursor.at();
     return OkStatus();
   }
-
- private:
   void Restart() {
     done_ = 0;
     at_ = end_ = numbers_.message.offset;
@@ -111,7 +116,11 @@ class NumberStream final : public Stream {
 class CoordStream final : public Stream {
  public:
   CoordStream(std::unique_ptr<Stream> indices, Shape shape, std::uint64_t values, bool linear)
-      : indices_(std::move(indices)), shape_(std::move(shape)), values_(values), linear_(linear) {}
+      : indices_(std::move(indices)),
+        shape_(std::move(shape)),
+        cells_(*ElementCount(shape_)),
+        values_(values),
+        linear_(linear) {}
 
   Status Read(std::uint64_t offset, std::span<std::byte> out) override {
     return ReadUnits(offset, out, kWidth, [this](std::uint64_t at, std::span<std::byte> units) {
@@ -147,19 +156,17 @@ class CoordStream final : public Stream {
 
   // The index along `axis` of a cell.
   StatusOr<std::uint64_t> Along(std::uint64_t axis, std::uint64_t cell) const {
-    std::uint64_t at = cell;
-    for (std::size_t k = shape_.size() - 1; k > axis; --k) at /= shape_[k];
-    if (axis > 0) return at % shape_[axis];
-    if (at >= shape_[0]) {
+    if (cell >= cells_) {
       return InvalidData("the index " + std::to_string(static_cast<std::int64_t>(cell)) +
                          " is not one of a cell");
     }
-    return at;
+    for (std::size_t k = shape_.size() - 1; k > axis; --k) cell /= shape_[k];
+    return cell % shape_[axis];
   }
 
   const std::unique_ptr<Stream> indices_;
   const Shape shape_;  // without a dimension of 0
-  const std::uint64_t values_;
+  const std::uint64_t cells_, values_;
   const bool linear_;
 };
 

@@ -15,6 +15,7 @@ import zipfile
 
 import numpy
 from package_support import DATA, SLOW, Case, npy, of_zt, resident, run, ztstream
+import onnx_assembler as onnx
 from ztstream import safetensors_compat
 from ztstream.safetensors_compat import numpy as compat_numpy
 
@@ -443,6 +444,19 @@ class Errors(Case):
             else:
                 self.assertEqual(str(raised.exception), message)
         self.assertFalse(pathlib.Path(self.path("m.zt")).exists())
+
+    def test_reads_after_one_that_fails(self):
+        """Numbers that are decoded front to back: what follows the damage is never what lies before it."""
+        values, path = numpy.arange(300_000) % 251, self.path("m.onnx")
+        numbers = b"".join(map(onnx.varint, values[:200_000].tolist())) + b"\xff" * 11 + b"\1" * 99_999
+        pathlib.Path(path).write_bytes(onnx.model(onnx.tensor("w", 2, (300_000,), onnx.field(5, numbers))))
+        with ztstream.open(path) as file:
+            for low, high in ((0, 100_000), (100_000, 250_000), (200_000, 200_010), (199_000, 200_000), (50, 90)):
+                if high <= 200_000:
+                    numpy.testing.assert_array_equal(file["w"][low:high], values[low:high])
+                    continue
+                with self.assertRaisesRegex(ztstream.FormatError, "more than ten bytes"):
+                    file["w"][low:high]
 
     def test_kinds(self):
         """Standard kinds, with file and tensor, that survive pickling."""
