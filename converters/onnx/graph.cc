@@ -349,6 +349,7 @@ class GraphReader {
           attribute.type == 0 ? field != 0 : attribute.type == one || attribute.type == list;
       const bool is_list = attribute.type == 0 ? field >= 7 : attribute.type == list;
       if (!here || attribute.refers || !(is_list || constant)) return OkStatus();
+      tensor.mixed |= field != 0 && is_list != (field >= 7);
       tensor.type = type;
       tensor.attribute = true;
       if (is_list) tensor.dims.push_back(count);

@@ -12,14 +12,14 @@ namespace zt::onnx::internal {
 struct Numbers {
   FileRange message;
   std::uint64_t field = 0;              // its number; 0: there are none
-  bool varints = false;                 // numbers of variable length; else floats or doubles
+  bool varints = false;                 // numbers of variable length; else floats, in 10 doubles
   std::uint64_t fields = 0, bytes = 0;  // how many are not empty, and the bytes of their content
   FileRange first;                      // the content of the first
 
   // True if `other` is one of the fields. Protobuf ignores a field of another wire type.
   inline bool Has(const Field& other) const {
-    return other.number == field &&
-           (varints ? other.wire == 0 || other.wire == 2 : other.wire != 0);
+    const int one = varints ? 0 : field == 10 ? 1 : 5;  // the wire type of a number by itself
+    return other.number == field && (other.wire == one || other.wire == 2);
   }
 };
 

@@ -229,6 +229,20 @@ class Onnx(EndToEnd):
         self.fail_with(INVALID, "convert", source, "-o", self.path("x.zt"), says=("tensor 'y'", "twice", "--exclude"))
         self.assertEqual(list(self.converted(source, "--exclude", "y")["objects"]), ["z"])
 
+    def test_numbers_in_the_wrong_place_are_not_taken(self):
+        """Protobuf ignores a field of another wire type, and an attribute's type says which of its fields counts."""
+        floats, doubles = struct.pack("<2f", 1, 2), struct.pack("<2d", 1, 2)
+        one, eight = varint(2 << 3 | 5) + floats[:4], b"".join(varint(10 << 3 | 1) + doubles[i:i + 8] for i in (0, 8))
+        self.assertEqual(self.data(tensor("d", 11, (2,), eight)), {"d": doubles})
+        for main in (graph(tensors=[tensor("x", 1, (2,), varint(4 << 3 | 1) + floats)]),
+                     graph(tensors=[tensor("x", 11, (1,), varint(10 << 3 | 5) + floats[:4] + varint(10 << 3 | 5) + floats[4:])]),
+                     graph(node("Constant", "x", attribute("value_floats", 6, one))),
+                     graph(node("Constant", "x", attribute("value_float", 1, field(7, floats[:4])))),
+                     graph(node("Constant", "x", attribute("value_int", 2, field(8, 3)))),
+                     graph(node("Constant", "x", attribute("value_ints", 7, field(3, 3))))):
+            self.fail_with(INVALID, "convert", self.put("m.onnx", whole(main)), "-o", self.path("x.zt"),
+                           says=("tensor 'x'", "data", "--exclude"))
+
     def test_deep_graphs_are_refused(self):
         def nested(levels):
             inside = graph(tensors=[tensor("w", 1, (2,), RAW)])
