@@ -165,7 +165,10 @@ class Latin1Bytes final : public ByteSource {
     if (offset > size_ || out.size() > size_ - offset) return Wrong();
     if (out.empty()) return OkStatus();
     auto [at, position] = LastMark(offset);
-    std::vector<std::byte> buffer(kBuffer), skipped;
+    // A byte takes two of the text at most.
+    std::vector<std::byte> buffer(
+        std::min<std::uint64_t>(kBuffer, 2 * (offset - position + out.size()))),
+        skipped;
     std::span<const std::byte> text;
     while (position < offset || !out.empty()) {
       // Up to the next mark, to `offset` or to the end, whichever is the first.
@@ -184,7 +187,8 @@ class Latin1Bytes final : public ByteSource {
   }
 
  private:
-  static constexpr std::uint64_t kStep = std::uint64_t{256} << 10;
+  // Short, since a transposed array is read in runs, each of which is found from a mark.
+  static constexpr std::uint64_t kStep = 4096;
   static constexpr std::size_t kBuffer = std::size_t{64} << 10;
 
   Status Wrong() const {

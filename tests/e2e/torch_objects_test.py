@@ -114,6 +114,16 @@ class TorchObjects(EndToEnd):
                          {"big": "f32", "flags": "bool", "bf16": "bf16"})
         self.assertEqual(self.data(self.converted(array(grid, (6,)))[0]), {"m": grid})
 
+    def test_a_large_transposed_array_as_text(self):
+        """It is read in short runs, each of which begins within the text: a column for each row."""
+        values = numpy.random.default_rng(3).integers(0, 256, (2048, 8192), "u1").view("<f4")
+        source = self.put("m.pt", archive(dictionary(w=array(values.tobytes(), values.shape, fortran=True))))
+        status, seconds, _ = self.costs("convert", "-f", "--memory", "8MiB", source, "-o", self.path("m.zt"))
+        self.assertEqual(status, DONE)
+        self.assertLess(seconds, 60 if self.sanitized() else 5)
+        self.assertEqual(self.data(read_zt(self.path("m.zt"))["objects"]),
+                         {"w": values.reshape(-1).reshape(values.shape, order="F").tobytes()})
+
     def test_arrays_are_lost_nowhere(self):
         pair = b"}" + tup(number(0), number(1)) + array(FLOATS, (4,)) + b"s"
         self.refused(dictionary(w=tensor(), d=pair), ("tensor 'd.(key 0)'", "neither text nor a whole number"))
