@@ -139,12 +139,19 @@ class CoordStream final : public Stream {
       const std::uint64_t count = std::min({out.size() / kWidth, values_ - value, kBuffered});
       rows.resize(count * rank * kWidth);
       ZT_RETURN_IF_ERROR(indices_->Read(value * rank * kWidth, rows));
+      // The cells of one index along the axis that lie side by side.
+      const std::uint64_t below =
+          *ElementCount(std::span<const std::uint64_t>(shape_).subspan(axis + 1));
       for (std::uint64_t i = 0; i < count; ++i) {
         const std::uint64_t column = linear_ ? 0 : axis;
         std::uint64_t index =
             zt::internal::LoadLittle(rows.data() + (i * rank + column) * kWidth, kWidth);
         if (linear_) {
-          ZT_ASSIGN_OR_RETURN(index, Along(axis, index));
+          if (index >= cells_) {
+            return InvalidData("the index " + std::to_string(static_cast<std::int64_t>(index)) +
+                               " is not one of a cell");
+          }
+          index = index / below % shape_[axis];
         }
         zt::internal::StoreLittle(index, kWidth, out.data() + i * kWidth);
       }
@@ -152,16 +159,6 @@ class CoordStream final : public Stream {
       first += count;
     }
     return OkStatus();
-  }
-
-  // The index along `axis` of a cell.
-  StatusOr<std::uint64_t> Along(std::uint64_t axis, std::uint64_t cell) const {
-    if (cell >= cells_) {
-      return InvalidData("the index " + std::to_string(static_cast<std::int64_t>(cell)) +
-                         " is not one of a cell");
-    }
-    for (std::size_t k = shape_.size() - 1; k > axis; --k) cell /= shape_[k];
-    return cell % shape_[axis];
   }
 
   const std::unique_ptr<Stream> indices_;
