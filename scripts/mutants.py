@@ -28,6 +28,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -275,6 +276,7 @@ def list_tests(tree, wanted):
 
 
 running = set()  # process groups
+changing = threading.Lock()  # the state, by threads that try mutants
 
 
 def end(*_):
@@ -329,14 +331,17 @@ def unmet(state, number, tests):
 
 
 def meet(state, number, tests):
-    """Tries one mutant with the tests that it has not met: (those that it passed, the one that noticed it or None, how)."""
-    met = []
+    """Tries one mutant with the tests that it has not met, until one notices it."""
+    mutant = state["mutants"][number]
     for name in unmet(state, number, tests):
         wrong, _ = run_test(tests[name], 5 * state["tests"][name]["seconds"] + 30, ZT_MUTANT=str(number))
         if wrong:
-            return met, name, wrong
-        met.append(name)
-    return met, None, ""
+            with changing:
+                mutant["noticed"], mutant["how"] = name, wrong
+            print(f"{number:3} {mutant['file']}:{mutant['line']} {name} {wrong}", flush=True)
+            return
+        with changing:
+            mutant["met"] = [*mutant.get("met", []), name]
 
 
 # ---- the whole -----------------------------------------------------------------------------------------------------
@@ -379,7 +384,8 @@ def main():
     tree, originals, file = folder / "tree", folder / "originals", folder / "state.json"
 
     def save():
-        (folder / "state.new").write_text(json.dumps(state, indent=1))
+        with changing:
+            (folder / "state.new").write_text(json.dumps(state, indent=1))
         os.replace(folder / "state.new", file)
 
     if not file.exists():
@@ -403,23 +409,24 @@ def main():
     tests = list_tests(tree, args.tests)
     fresh = [name for name in tests if name not in state["tests"]]
     with concurrent.futures.ThreadPoolExecutor(args.j) as pool:
-        for first in range(0, max(len(fresh), 1), args.j):  # a few tests more, then whom they reach
-            names = fresh[first:first + args.j]
+        for first in range(-args.j, len(fresh), args.j):  # a few tests more, then whom they reach; at first the known ones
+            names = fresh[max(first, 0):first + args.j]
             for name, found in zip(names, pool.map(lambda name: reach(state, name, tests[name], folder), names)):
                 state["tests"][name] = found
                 save()
                 print(f"{name}: {found['seconds']:.1f} s, reaches {len(found['reaches'])} {found['wrong']}", flush=True)
             left = [number for number, each in enumerate(state["mutants"])
                     if not each.get("dropped") and not each.get("noticed") and unmet(state, number, tests)]
-            tried = {pool.submit(meet, state, number, tests): number for number in left}
-            for future in concurrent.futures.as_completed(tried):
-                number, (met, name, how) = tried[future], future.result()
-                mutant = state["mutants"][number]
-                mutant["met"] = [*mutant.get("met", []), *met]
-                if name:
-                    mutant["noticed"], mutant["how"] = name, how
-                    print(f"{number:3} {mutant['file']}:{mutant['line']} {name} {how}", flush=True)
-                save()
+            tried = [pool.submit(meet, state, number, tests) for number in left]
+            for future in tried:
+                while True:
+                    save()
+                    try:
+                        future.result(10)
+                        break
+                    except concurrent.futures.TimeoutError:
+                        pass
+            save()
     return bool(report(state))
 
 
