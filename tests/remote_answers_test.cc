@@ -1,6 +1,7 @@
 // zt.remote: what servers say, taken apart, and which names are URLs.
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,12 +18,17 @@ import zt.source;
 namespace zt {
 namespace {
 
+using remote::internal::HttpHead;
 using remote::internal::JsonStrings;
 using remote::internal::JsonTree;
 using remote::internal::NextPage;
 using remote::internal::ParseContentRange;
+using remote::internal::ParseListPage;
+using remote::internal::ParseTime;
 using remote::internal::PercentDecoded;
+using remote::internal::RetrySeconds;
 using remote::internal::ScanXml;
+using remote::internal::TakeHeadLine;
 using remote::internal::XmlDecoded;
 using remote::internal::XmlRoot;
 using remote::internal::XmlText;
@@ -77,6 +83,47 @@ TEST(Answers, Links) {
   EXPECT_EQ(NextPage("<https://h/0>; rel=\"prev\""), "");
   EXPECT_EQ(NextPage("https://h/0"), "");
   EXPECT_EQ(NextPage("<https://h/0"), "");
+}
+
+TEST(Answers, Heads) {
+  HttpHead head;
+  for (const std::string_view line :
+       {"HTTP/1.1 100 Continue\r\n", "X: 1\r\n", "HTTP/1.1 429 Slow down\r\n",
+        "RETRY-After:  7 \r\n", "no field\r\n", "\r\n"}) {
+    TakeHeadLine(line, head);
+  }
+  EXPECT_EQ(head.status, 429);
+  EXPECT_EQ(head.Find("x"), "");
+  EXPECT_EQ(head.Find("retry-after"), "7");
+  EXPECT_EQ(RetrySeconds(head), 7U);
+  TakeHeadLine("RateLimit: \"api\";r=0;t=55", head);
+  EXPECT_EQ(RetrySeconds(head), 56U);
+  head = {};
+  TakeHeadLine("Retry-After: Wed, 21 Oct 2026 07:28:00 GMT", head);
+  EXPECT_EQ(RetrySeconds(head), std::nullopt);
+}
+
+TEST(Answers, Listings) {
+  const auto page = ParseListPage(
+      "<ListBucketResult><Prefix>a/</Prefix><IsTruncated>true</IsTruncated><NextContinuationToken>x"
+      "</NextContinuationToken><Contents><Key>a/b+c%2Bd</Key></Contents><CommonPrefixes><Prefix>a/"
+      "e/"
+      "</Prefix></CommonPrefixes></ListBucketResult>");
+  ASSERT_TRUE(page.has_value());
+  EXPECT_THAT(page->keys, ElementsAre("a/b c+d"));
+  EXPECT_THAT(page->prefixes, ElementsAre("a/e/"));
+  EXPECT_EQ(page->next, "x");
+  EXPECT_FALSE(ParseListPage("<Error><Code>X</Code></Error>").has_value());
+  EXPECT_FALSE(ParseListPage("<ListBucketResult>").has_value());
+  EXPECT_EQ(ParseListPage("<ListBucketResult><NextContinuationToken>x</NextContinuationToken>"
+                          "</ListBucketResult>")
+                ->next,
+            "");
+}
+
+TEST(Answers, Times) {
+  EXPECT_EQ(ParseTime("1970-01-02T00:00:01Z"), 86'401);
+  EXPECT_EQ(ParseTime("tomorrow"), std::nullopt);
 }
 
 TEST(Answers, Escapes) {

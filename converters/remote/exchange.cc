@@ -59,6 +59,20 @@ std::optional<std::uint64_t> RetrySeconds(const HttpHead& head) {
   return number(head.Find("retry-after"));
 }
 
+void TakeHeadLine(std::string_view line, HttpHead& head) {
+  line = Trimmed(line);
+  if (line.starts_with("HTTP/")) {
+    head = {};
+    const std::size_t blank = line.find(' ');
+    if (blank != line.npos)
+      (void)std::from_chars(line.data() + blank + 1, line.data() + line.size(), head.status);
+    return;
+  }
+  const std::size_t colon = line.find(':');
+  if (colon == line.npos || head.fields.size() > kMostHead / 64 || line.size() > kMostHead) return;
+  head.fields.emplace_back(Lower(line.substr(0, colon)), Trimmed(line.substr(colon + 1)));
+}
+
 Exchange::Exchange(HttpRequest given)
     : request(std::move(given)), last_progress_(Clock::now()), next_try_(last_progress_) {
   https_ = request.url.starts_with("https://");
@@ -84,20 +98,6 @@ std::vector<std::string> Exchange::HeaderFields() const {
   std::vector<std::string> fields = request.fields;
   if (at_first_origin_) fields.insert(fields.end(), request.secrets.begin(), request.secrets.end());
   return fields;
-}
-
-void Exchange::TakeHeadLine(std::string_view line) {
-  line = Trimmed(line);
-  if (line.starts_with("HTTP/")) {
-    head_ = {};
-    const std::size_t blank = line.find(' ');
-    if (blank != line.npos)
-      (void)std::from_chars(line.data() + blank + 1, line.data() + line.size(), head_.status);
-    return;
-  }
-  const std::size_t colon = line.find(':');
-  if (colon == line.npos || head_.fields.size() > kMostHead / 64 || line.size() > kMostHead) return;
-  head_.fields.emplace_back(Lower(line.substr(0, colon)), Trimmed(line.substr(colon + 1)));
 }
 
 bool Exchange::Accept() {

@@ -3,8 +3,41 @@
 export module zt.remote:answers;
 
 import zt.std;
+import zt.core;
 
 export namespace zt::remote::internal {
+
+// The head of an answer.
+struct HttpHead {
+  // 0 if there was no answer.
+  int status = 0;
+  // Names in lower case, and values.
+  std::vector<std::pair<std::string, std::string>> fields;
+
+  // The value of a field; empty if it is missing.
+  std::string_view Find(std::string_view name) const;
+};
+// Adds a line of a head; a status line begins a new one. Lines that are no fields are passed over.
+void TakeHeadLine(std::string_view line, HttpHead& head);
+// The seconds in Retry-After, or in `t` of the `ratelimit` field of the Hub; nullopt for dates and
+// invalid values.
+std::optional<std::uint64_t> RetrySeconds(const HttpHead& head);
+
+// The parts of "https://host:port/path?query". The path is not decoded.
+struct Url {
+  std::string scheme;  // lower case
+  std::string host;    // with its port, lower case
+  std::string path;    // begins with a slash, or is empty
+  std::string query;   // without its question mark
+
+  std::string origin() const { return scheme + "://" + host; }
+  std::string text() const { return origin() + path + (query.empty() ? "" : "?" + query); }
+  // For messages: without the query, which may hold a signature.
+  std::string shown() const { return origin() + path; }
+};
+// Parses a URL, of a user or of a redirect, and removes its fragment. kInvalidArgument if it is not
+// a URL, or if it holds a name or password.
+StatusOr<Url> ParseUrl(std::string_view text);
 
 // Parses "bytes 0-9/100"; nullopt for anything else.
 struct ContentRange {
@@ -26,6 +59,17 @@ bool ScanXml(std::string_view xml,
 std::string XmlText(std::string_view xml, std::string_view name);
 // The name of the root element.
 std::string XmlRoot(std::string_view xml);
+
+// One page of a listing of S3.
+struct ListPage {
+  std::vector<std::string> keys, prefixes;
+  std::string next;  // the token of the next page; empty for the last
+};
+// nullopt if the XML is not such a page.
+std::optional<ListPage> ParseListPage(std::string_view xml);
+
+// Parses "2026-01-31T12:00:00Z" to seconds since 1970.
+std::optional<std::int64_t> ParseTime(const std::string& text);
 
 // The URL of `<URL>; rel="next"` in a Link field; empty if there is none.
 std::string NextPage(std::string_view link);

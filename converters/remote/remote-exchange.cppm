@@ -3,6 +3,7 @@
 module zt.remote:exchange;
 
 import zt.std;
+import :answers;
 import :http;
 import :url;
 import zt.core;
@@ -35,7 +36,7 @@ class Exchange {
   std::uint64_t have() const { return have_; }
 
   // Takes a line of the head.
-  void TakeHeadLine(std::string_view line);
+  void TakeHeadLine(std::string_view line) { internal::TakeHeadLine(line, head_); }
   enum class Taken : std::uint8_t { kAll, kPause, kNo };
   Taken TakeBody(std::span<const std::byte> piece);
 
@@ -72,9 +73,5 @@ class Exchange {
   int tries_ = 0, fruitless_ = 0, redirects_ = 0;
   Clock::time_point last_progress_, next_try_;
 };
-
-// The seconds in Retry-After, or in `t` of the `ratelimit` field of the Hub; nullopt for dates and
-// invalid values.
-std::optional<std::uint64_t> RetrySeconds(const HttpHead& head);
 
 }  // namespace zt::remote::internal

@@ -2,22 +2,12 @@
 module zt.remote:http;
 
 import zt.std;
+import :answers;
 import :url;
 import zt.core;
 import zt.source;
 
 namespace zt::remote::internal {
-
-// The head of an answer.
-struct HttpHead {
-  // 0 if there was no answer.
-  int status = 0;
-  // Names in lower case, and values.
-  std::vector<std::pair<std::string, std::string>> fields;
-
-  // The value of a field; empty if it is missing.
-  std::string_view Find(std::string_view name) const;
-};
 
 // The answer to a request.
 struct HttpAnswer {

@@ -27,8 +27,6 @@ std::map<std::string, std::string> ParseIniSection(std::string_view text, std::s
 StatusOr<Credentials> FindCredentials(const Profile& profile);
 // Parses the JSON of credential processes and metadata servers.
 StatusOr<Credentials> ParseCredentials(std::string_view json);
-// Parses "2026-01-31T12:00:00Z" to seconds since 1970.
-std::optional<std::int64_t> ParseTime(const std::string& text);
 
 struct S3Name {
   std::string bucket, key;

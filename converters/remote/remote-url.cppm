@@ -7,23 +7,6 @@ import zt.core;
 
 namespace zt::remote::internal {
 
-// The parts of "https://host:port/path?query". The path is not decoded.
-struct Url {
-  std::string scheme;  // lower case
-  std::string host;    // with its port, lower case
-  std::string path;    // begins with a slash, or is empty
-  std::string query;   // without its question mark
-
-  std::string origin() const { return scheme + "://" + host; }
-  std::string text() const { return origin() + path + (query.empty() ? "" : "?" + query); }
-  // For messages: without the query, which may hold a signature.
-  std::string shown() const { return origin() + path; }
-};
-
-// Parses a URL and removes its fragment. kInvalidArgument if it is not a URL, or if it holds a name
-// or password.
-StatusOr<Url> ParseUrl(std::string_view text);
-
 // The host without its port and brackets.
 std::string_view HostName(const Url& url);
 // True for a host name or address of this machine: localhost, 127.0.0.0/8, ::1.

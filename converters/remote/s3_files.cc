@@ -40,48 +40,7 @@ class S3Object final : public Object {
   const S3Name s3_;
 };
 
-// One page of a listing.
-struct Page {
-  std::vector<std::string> keys, prefixes;
-  std::string next;
-};
-
-// Decodes a key of a listing, which is encoded like the query of a form.
-std::string KeyOf(std::string text) {
-  for (char& c : text) c = c == '+' ? ' ' : c;
-  return PercentDecoded(text);
-}
-
-StatusOr<Page> ReadPage(std::string_view xml) {
-  Page page;
-  std::string key;
-  bool in_contents = false, truncated = false;
-  const bool good = ScanXml(
-      xml,
-      [&](std::string_view name, const std::string& text) {
-        if (name == "Key") {
-          key = KeyOf(text);
-          in_contents = true;
-        } else if (name == "Prefix") {
-          key = KeyOf(text);
-        } else if (name == "NextContinuationToken") {
-          page.next = text;
-        } else if (name == "IsTruncated") {
-          truncated = text == "true";
-        }
-      },
-      [&](std::string_view name) {
-        if (name == "Contents" && in_contents) page.keys.push_back(std::move(key));
-        if (name == "CommonPrefixes") page.prefixes.push_back(std::move(key));
-        if (name == "Contents") in_contents = false;
-      });
-  if (!good || XmlRoot(xml) != "ListBucketResult")
-    return InvalidData("the store's listing is not the XML that S3 describes");
-  if (!truncated) page.next.clear();
-  return page;
-}
-
-StatusOr<Page> AskPage(const S3Name& folder, const std::string& next, int most) {
+StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, int most) {
   // Sorted, as the signature requires.
   std::string query = next.empty() ? "" : "continuation-token=" + PercentEncoded(next) + "&";
   query += "delimiter=%2F&encoding-type=url&list-type=2&max-keys=" + std::to_string(most) +
@@ -93,7 +52,9 @@ StatusOr<Page> AskPage(const S3Name& folder, const std::string& next, int most) 
                       client.Send(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
   ZT_RETURN_IF_ERROR(answer.status);
   if (!answer.ok()) return client.Explain(folder, answer);
-  return ReadPage(answer.text);
+  std::optional<ListPage> page = ParseListPage(answer.text);
+  if (!page) return InvalidData("the store's listing is not the XML that S3 describes");
+  return *std::move(page);
 }
 
 StatusOr<S3Name> ParseFolder(const std::string& url) {
@@ -123,7 +84,7 @@ class S3Files final : public Scheme {
     if (name.key.empty() || name.key.ends_with('/')) return true;
     if (HasExtension(name.key)) return false;
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
-    ZT_ASSIGN_OR_RETURN(const Page page, AskPage(folder, "", 1));
+    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, "", 1));
     return !page.keys.empty() || !page.prefixes.empty();
   }
   StatusOr<std::vector<std::string>> List(const std::string& url) override {
@@ -132,7 +93,7 @@ class S3Files final : public Scheme {
     std::string next;
     std::set<std::string> seen;
     do {
-      ZT_ASSIGN_OR_RETURN(Page page, AskPage(folder, next, 1000));
+      ZT_ASSIGN_OR_RETURN(ListPage page, AskPage(folder, next, 1000));
       for (const std::string& key : page.keys) {
         const std::string name = key.substr(std::min(folder.key.size(), key.size()));
         // A key equal to the prefix stands for the folder itself.

@@ -27,6 +27,12 @@ std::string_view NameOf(std::string_view tag) {
   return colon == tag.npos ? tag : tag.substr(colon + 1);
 }
 
+// Decodes a key of a listing, which is encoded like the query of a form.
+std::string KeyOf(std::string text) {
+  for (char& c : text) c = c == '+' ? ' ' : c;
+  return PercentDecoded(text);
+}
+
 }  // namespace
 
 std::string XmlDecoded(std::string_view text) {
@@ -117,6 +123,34 @@ std::string XmlRoot(std::string_view xml) {
     return std::string(NameOf(tag));
   }
   return "";
+}
+
+std::optional<ListPage> ParseListPage(std::string_view xml) {
+  ListPage page;
+  std::string key;
+  bool in_contents = false, truncated = false;
+  const bool good = ScanXml(
+      xml,
+      [&](std::string_view name, const std::string& text) {
+        if (name == "Key") {
+          key = KeyOf(text);
+          in_contents = true;
+        } else if (name == "Prefix") {
+          key = KeyOf(text);
+        } else if (name == "NextContinuationToken") {
+          page.next = text;
+        } else if (name == "IsTruncated") {
+          truncated = text == "true";
+        }
+      },
+      [&](std::string_view name) {
+        if (name == "Contents" && in_contents) page.keys.push_back(std::move(key));
+        if (name == "CommonPrefixes") page.prefixes.push_back(std::move(key));
+        if (name == "Contents") in_contents = false;
+      });
+  if (!good || XmlRoot(xml) != "ListBucketResult") return std::nullopt;
+  if (!truncated) page.next.clear();
+  return page;
 }
 
 }  // namespace zt::remote::internal

@@ -1,4 +1,4 @@
-// Any bytes as what a server says: XML of S3, JSON of the Hub and of credentials, fields of a head.
+// Any bytes as what a server says: XML of S3, JSON of the Hub and of credentials, heads, redirects.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -32,5 +32,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (JsonStrings(text, kNames, values)) ZT_FUZZ_CHECK(values.size() == std::size(kNames));
   std::vector<std::pair<std::string, std::uint64_t>> files;
   (void)JsonTree(text, files);
+  if (const auto page = ParseListPage(text)) {
+    ZT_FUZZ_CHECK(page->keys.size() + page->prefixes.size() <= size);
+  }
+  HttpHead head;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = rest.find('\n');
+    TakeHeadLine(rest.substr(0, end), head);
+    rest = end == rest.npos ? std::string_view() : rest.substr(end + 1);
+  }
+  (void)RetrySeconds(head);
+  // What was parsed is the same when it is written and parsed again.
+  if (const auto url = ParseUrl(text); url.ok()) {
+    const auto again = ParseUrl(url->text());
+    ZT_FUZZ_CHECK(again.ok() && again->text() == url->text());
+  }
+  (void)ParseTime(std::string(text));
   return 0;
 }
