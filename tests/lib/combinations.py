@@ -5,7 +5,8 @@
 A trial makes one to three files or folders of any format (random_inputs.py), converts them in one call with random options,
 and computes with numpy (number_formats.py) what the output must hold. The output is read by ztread.py, verified, compared with
 its inputs, written again with other threads, diffed with a file written by hand, extracted and converted back. It is of any
-version, canonical, or cut into shards, which are made all at once and one at a time.
+version, canonical, or cut into shards, which are made all at once and one at a time. Some inputs are URLs, some outputs go
+into a bucket too (remote_trials.py).
 A seed names a trial for good; a failing one prints its commands, and --keep leaves its files.
 """
 import argparse
@@ -27,6 +28,7 @@ import numpy
 import make_safetensors
 import number_formats
 import random_inputs
+import remote_trials
 import whole_models
 import zt2read
 import ztread
@@ -198,7 +200,7 @@ class Options:
 class Trial:
     def __init__(self, program, seed, folder):
         self.program, self.rng, self.folder = program, random.Random(seed), folder
-        self.log, self.out = [], None
+        self.log, self.out, self.remote = [], None, remote_trials.Remote(seed, folder)
 
     def run(self, *words, status=DONE, stdin=None):
         words = [str(word) for word in words]
@@ -207,7 +209,7 @@ class Trial:
         source = open(self.folder / stdin, "rb") if stdin else subprocess.DEVNULL
         try:
             done = subprocess.run([self.program, *words], cwd=self.folder, stdin=source, capture_output=True,
-                                  timeout=PATIENCE, check=False)
+                                  timeout=PATIENCE, check=False, env=self.remote.environment and os.environ | self.remote.environment)
         except subprocess.TimeoutExpired:
             raise Fault(f"hangs for {PATIENCE} s") from None
         finally:
@@ -245,6 +247,7 @@ class Trial:
         if piped and not options.cut and rng.random() < 0.25:
             at = rng.choice(piped)
             self.words[at], self.stdin = "-", names[at]
+        self.words = self.remote.inputs(self.words)
         self.convert(options, tensors, attributes)
 
     def command(self, options, folder, storage=None):
@@ -354,6 +357,12 @@ class Trial:
 
     def check_again(self, options):
         """The same bytes from another run, to another place, with other threads, or a shard at a time."""
+        place = None if options.cut else self.remote.bucket()
+        if place:
+            command, _ = self.command(options, "again")
+            command[command.index("-o") + 1] = place[0]
+            self.run(*command, *self.threads(), stdin=self.stdin)
+            check(place[1]() == (self.folder / self.out).read_bytes(), "a bucket gets other bytes")
         if not options.cut and self.rng.random() < 0.5:
             command, _ = self.command(options, "again")
             command[command.index("-o") + 1] = "-"
