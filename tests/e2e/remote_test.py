@@ -19,27 +19,6 @@ SHARD = "model-0000{}-of-00002.safetensors"
 
 
 class Reading(remote_server.Remote):
-    def test_every_format_is_read_as_from_a_file(self):
-        """And by every number of threads, and with little memory."""
-        files = [file for folder, pattern in (
-            ("safetensors", "*.safetensors"), ("npy", "*.npy"), ("npz", "*.npz"), ("gguf", "*.gguf"), ("torch", "*.pt"), ("onnx", "*.onnx"),
-            ("hdf5", "*.h5"), ("zt", "*.zt")) for file in sorted((support.DATA / folder).rglob(pattern))[:3]]
-        self.assertGreater(len(files), 12)
-        read = 0
-        for file in files:
-            with self.subTest(file=file.name):
-                for beside in file.parent.iterdir():
-                    if beside.is_file():
-                        self.serve(beside.name, beside)
-                url = self.server.url(file.name)
-                local = self.run_program("convert", file, "-o", self.path("local.zt"), "-f", "--no-sync")
-                remote = self.run_program("convert", url, "-o", self.path("remote.zt"), "-f", "--no-sync", "-T", read % 3 + 1)
-                self.assertEqual(local.returncode, remote.returncode, remote.stderr.decode())
-                if local.returncode == support.DONE:
-                    read += 1
-                    self.assertEqual(self.path("local.zt").read_bytes(), self.path("remote.zt").read_bytes())
-        self.assertGreater(read, 8)
-
     def test_a_large_file(self):
         file = remote_server.big_file(self.path("big.safetensors"))
         url = self.serve("big.safetensors", file)
