@@ -433,13 +433,28 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
   return nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?";
 }
 
-// True for the names that systems give standard output.
+// True for "-" and the names that systems give standard output.
 bool IsStandardOutput(std::string_view path) {
-  return path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
+  return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
+}
+
+// True if -o names standard output, whatever else is wrong with the words.
+bool OutputIsStandard(std::span<const std::string> words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    const bool apart = word == "-o" || word == "--output";
+    const std::string_view value = apart && i + 1 < words.size()   ? std::string_view(words[i + 1])
+                                   : word.starts_with("--output=") ? word.substr(9)
+                                   : word.starts_with("-o")        ? word.substr(2)
+                                                                   : "";
+    if (IsStandardOutput(value)) return true;
+  }
+  return false;
 }
 
 Status Parse(std::vector<std::string> words, Args& args) {
   args.json = std::ranges::find(words, "--json") != words.end();
+  args.product_on_output = OutputIsStandard(words);
   if (!words.empty() && !words.front().starts_with('-')) args.command = Shown(words.front());
   ZT_ASSIGN_OR_RETURN(Line line, Scan(std::move(words)));
   for (const Given& each : line.options) {
@@ -455,17 +470,21 @@ Status Parse(std::vector<std::string> words, Args& args) {
   const Command* const command = line.command();
   if (command == nullptr) return RefuseCommand(args.command);
   if (args.help) return OkStatus();
-  args.json = false;
   ReturnOperands(line, *command);
-  ZT_RETURN_IF_ERROR(KeepOptions(line, *command, args));
-  ZT_RETURN_IF_ERROR(KeepOperands(line, *command, args));
+  const bool json = std::exchange(args.json, false);
+  Status kept = KeepOptions(line, *command, args);
+  if (kept.ok()) kept = KeepOperands(line, *command, args);
+  if (!kept.ok()) {
+    args.json = json;
+    return kept;
+  }
   if (args.spec.empty()) args.spec = args.canonical ? "2.0" : "1.2";
   if (args.digest.empty() && command->bit == kId) args.digest = "sha256";
   if (args.memory != 0) args.memory_limit = args.memory;
   args.keep_sparse = args.sparse == "keep";
   args.left_out = std::make_shared<std::vector<LeftOut>>();
-  if (IsStandardOutput(args.output)) args.output = "-";
-  args.product_on_output = args.output == "-";
+  args.product_on_output = IsStandardOutput(args.output);
+  if (args.product_on_output) args.output = "-";
   return OkStatus();
 }
 

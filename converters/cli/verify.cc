@@ -52,7 +52,11 @@ int Refuse(const Args& args, const Status& cause) {
   if (!args.json) return 1;
   Json json = Envelope(args, false);
   json["file"] = args.file();
-  json["problems"] = Json::array({{{"message", Message(cause)}}});
+  Json problem = Json::object();
+  if (const auto file = FileOf(cause); file && *file != args.file()) problem["file"] = *file;
+  if (const auto tensor = TensorOf(cause)) problem["object"] = *tensor;
+  problem["message"] = Fact(cause);
+  json["problems"] = Json::array({std::move(problem)});
   const Status printed = PrintJson(args, json);
   return printed.ok() ? 1 : Fail(args, printed);
 }
@@ -305,10 +309,10 @@ class Verification {
     const std::filesystem::path folder = std::filesystem::path(path).parent_path();
     for (const std::string& shard : shards) {
       const std::string file = (folder / shard).string();
-      ZT_RETURN_IF_ERROR(Annotate(File(file), shard));
+      ZT_RETURN_IF_ERROR(WithFile(File(file), file));
       const auto listed = index.files.find(shard);
       if (listed == index.files.end()) continue;
-      ZT_RETURN_IF_ERROR(Annotate(CompareDigest(file, listed->second.digest), shard));
+      ZT_RETURN_IF_ERROR(WithFile(CompareDigest(file, listed->second.digest), file));
       before_ += listed->second.bytes;
     }
     return OkStatus();

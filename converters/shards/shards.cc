@@ -122,23 +122,25 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards)
                                   : "shards " + names.ToString() + " are missing");
 }
 
+// An error names the shard as the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const std::string& file,
                                                   const ShardFormat& format,
                                                   const ShardIndex& index,
                                                   const InputOptions& options) {
-  ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder.string(), file, options), file));
-  auto bytes = OpenFile((folder / file).string());
-  if (!bytes.ok()) return Annotate(bytes.status(), file);
+  const std::string path = (folder / file).string();
+  ZT_RETURN_IF_ERROR(WithFile(CheckStaysInside(folder.string(), file, options), path));
+  auto bytes = OpenFile(path);
+  if (!bytes.ok()) return WithFile(bytes.status(), path);
   if (const auto listed = index.files.find(file);
       listed != index.files.end() && *(*bytes)->size() != listed->second.bytes) {
-    return Annotate(InvalidData("it has " + std::to_string(*(*bytes)->size()) +
+    return WithFile(InvalidData("it has " + std::to_string(*(*bytes)->size()) +
                                 " bytes, the index was made of one with " +
                                 std::to_string(listed->second.bytes)),
-                    file);
+                    path);
   }
   auto source = format.open(*std::move(bytes), file, index);
-  if (!source.ok()) return Annotate(source.status(), file);
-  if ((*source)->file({}).empty()) (*source)->SetFile((folder / file).string());
+  if (!source.ok()) return WithFile(source.status(), path);
+  if ((*source)->file({}).empty()) (*source)->SetFile(path);
   return source;
 }
 
