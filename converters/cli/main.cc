@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   RaiseFileLimit();
   zt::cli::InstallSignals();
   try {
-    return zt::cli::Run({argv + 1, argv + std::max(argc, 1)});
+    return zt::cli::EndBySignal(zt::cli::Run({argv + 1, argv + std::max(argc, 1)}));
   } catch (const std::bad_alloc&) {
     std::fputs("ztstream: out of memory\n", stderr);
     return 6;

@@ -21,6 +21,7 @@ namespace {
 
 // The state that a signal changes, and that tells it what to do.
 std::atomic<bool> g_interrupted = false, g_complete = false;
+std::atomic<int> g_signal = 0;
 std::mutex g_mutex;
 Writer* g_writer = nullptr;
 
@@ -48,6 +49,7 @@ bool LockLines() {
 void Catch(const sigset_t& set) {
   int signal = 0;
   ::sigwait(&set, &signal);
+  g_signal = signal;
   {
     const std::lock_guard lock(g_mutex);
     g_interrupted = true;
@@ -67,7 +69,7 @@ void Catch(const sigset_t& set) {
         const std::lock_guard lock(g_mutex);
         SayInterrupted(CommonOptions(), lines);
       }
-      ::_exit(130);
+      ::_exit(EndBySignal(130));
     }
     if (locked) Lines().unlock();
   }
@@ -78,6 +80,17 @@ void Catch(const sigset_t& set) {
 }
 
 }  // namespace
+
+int EndBySignal(int status) {
+  if (status != 130 || g_signal != SIGINT) return status;
+  ::signal(SIGINT, SIG_DFL);
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGINT);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::raise(SIGINT);
+  return status;
+}
 
 void InstallSignals() {
   // Both become errors of write(2).

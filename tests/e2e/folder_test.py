@@ -293,7 +293,7 @@ class Folders(support.EndToEnd):
             if number == signal.SIGKILL:
                 self.assertEqual(left, [f".back.{process.pid}-0.ztstream-tmp"])
             else:
-                self.assertEqual((process.returncode, left), (INTERRUPTED, []))
+                self.assertEqual((support.shell_status(process), left), (INTERRUPTED, []))
         # Folders of other outputs, of a run that lives, or with other names stay.
         others = [".back.1.x.ztstream-tmp", ".backup.1.ztstream-tmp", ".back.2.ztstream-tmp"]
         for name in others:

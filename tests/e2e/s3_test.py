@@ -416,7 +416,7 @@ class Sink(S3):
             time.sleep(wait)
             started.send_signal(number)
             _, errors = started.communicate(timeout=60)
-            self.assertEqual(started.returncode, support.INTERRUPTED, errors)
+            self.assertEqual(support.shell_status(started), support.INTERRUPTED, errors)
             self.nothing_left()
             self.assertIsNone(self.content())
 

@@ -39,6 +39,12 @@ def read_zt(path):
 
 OLD = b"an older output"
 
+
+def shell_status(process):
+    """Its exit status as a shell has it: 130 where SIGINT ended it."""
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
 # A program of its own starts the one that is measured: the memory of its parent counts as the child's at first.
 STARTER = """
 import resource, subprocess, sys
