@@ -502,27 +502,57 @@ std::unique_ptr<FolderSink> CreateFolder(const std::string& path, FolderSinkOpti
 
 TEST(FolderSink, ANewFolderAppearsWhole) {
   const TempFolder folder;
-  for (const bool whole : {false, true}) {
-    const std::string name = whole ? "whole" : "d";
-    if (whole) ASSERT_EQ(::mkdir((folder / name).c_str(), 0700), 0);  // empty: replaced
-    auto sink = CreateFolder(folder / name + "///", {.whole = whole});
-    for (const std::string file : {"a", "b"}) WriteFile(sink->Staged(file), file);
-    const std::string hidden = folder.Entries().at(0);
-    EXPECT_THAT(hidden, StartsWith("." + name + "." + std::to_string(::getpid()) + "-"));
-    EXPECT_THAT(hidden, EndsWith(".ztstream-tmp"));
-    struct stat info;
-    ASSERT_EQ(::stat((folder / hidden).c_str(), &info), 0);
-    EXPECT_EQ(info.st_mode & 0777, 0700u);
-    const mode_t before = ::umask(027);
-    ASSERT_OK(sink->Finish());
-    ::umask(before);
-    ASSERT_EQ(::stat((folder / name).c_str(), &info), 0);
-    EXPECT_EQ(info.st_mode & 0777, 0750u);
-    EXPECT_EQ(ReadFile(folder / name + "/b"), "b");
+  auto sink = CreateFolder(folder / "d///");
+  for (const std::string file : {"a", "b"}) WriteFile(sink->Staged(file), file);
+  const std::string hidden = folder.Entries().at(0);
+  EXPECT_THAT(hidden, StartsWith(".d." + std::to_string(::getpid()) + "-"));
+  EXPECT_THAT(hidden, EndsWith(".ztstream-tmp"));
+  struct stat info;
+  ASSERT_EQ(::stat((folder / hidden).c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  const mode_t before = ::umask(027);
+  ASSERT_OK(sink->Finish());
+  ::umask(before);
+  ASSERT_EQ(::stat((folder / "d").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0750u);
+  EXPECT_EQ(ReadFile(folder / "d/b"), "b");
+  EXPECT_THAT(folder.Entries(), ElementsAre("d"));
+}
+
+TEST(FolderSink, AWholeFolderIsNewOrEmpty) {
+  const TempFolder folder;
+  for (const std::string path : {"none", "empty", "meanwhile"}) {
+    SCOPED_TRACE(path);
+    if (path == "empty") ASSERT_EQ(::mkdir((folder / path).c_str(), 0700), 0);
+    EXPECT_OK(FolderSink::CheckNew(folder / path));
+    auto sink = CreateFolder(folder / path, {.whole = true});
+    EXPECT_OK(FolderSink::CheckNew(folder / path));
+    ASSERT_EQ(::mkdir(sink->Staged("below").c_str(), 0777), 0);
+    WriteFile(sink->Staged("below/a"), "a");
+    const bool meanwhile = path == "meanwhile";
+    if (meanwhile) {
+      ASSERT_EQ(::mkdir((folder / path).c_str(), 0777), 0);
+      WriteFile(folder / path + "/theirs", "theirs");
+    }
+    EXPECT_EQ(sink->Finish().code(), meanwhile ? StatusCode::kAlreadyExists : StatusCode::kOk);
+    sink.reset();
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / path), {}), 1);
+    if (!meanwhile) EXPECT_EQ(ReadFile(folder / path + "/below/a"), "a");
+    EXPECT_EQ(FolderSink::CheckNew(folder / path).code(), StatusCode::kAlreadyExists);
   }
-  EXPECT_THAT(folder.Entries(), ElementsAre("d", "whole"));
-  EXPECT_EQ(FolderSink::CheckNew(folder / "d").code(), StatusCode::kAlreadyExists);
-  EXPECT_OK(FolderSink::CheckNew(folder / "none"));
+  EXPECT_THAT(folder.Entries(), ElementsAre("empty", "meanwhile", "none"));
+}
+
+TEST(FolderSink, WhatIsNoFolderIsRefusedAtOnce) {
+  const TempFolder folder;
+  WriteFile(folder / "file", "theirs");
+  ASSERT_EQ(::symlink("none", (folder / "link").c_str()), 0);
+  for (const std::string path : {"file", "link"}) {
+    EXPECT_EQ(FolderSink::Create(folder / path, {.overwrite = true}).status().code(),
+              StatusCode::kAlreadyExists);
+  }
+  EXPECT_EQ(FolderSink::Create(folder / "none/d", {}).status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(folder.Entries(), ElementsAre("file", "link"));
 }
 
 TEST(FolderSink, FilesMoveIntoAFolderThatIsThere) {
@@ -578,8 +608,9 @@ TEST(FolderSink, WhatAKilledRunLeftIsRemoved) {
   ASSERT_EQ(::flock(live, LOCK_EX | LOCK_NB), 0);
   CreateFolder(folder / "d");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 0);
+  std::filesystem::remove(folder / "d");
   CreateFolder(folder / "d", {.whole = true});
-  EXPECT_THAT(folder.Entries(), ElementsAre(".d.8-0.ztstream-tmp", "d"));
+  EXPECT_THAT(folder.Entries(), ElementsAre(".d.8-0.ztstream-tmp"));
   ::close(live);
 }
 

@@ -23,9 +23,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of the hidden folder in a folder that is there, which may be the root of a file system; that of
+// older versions, whose leftovers go, too.
+constexpr std::string_view kInside = "extract";
+
 bool IsDirectory(const std::string& path) {
   std::error_code error;
   return fs::is_directory(path, error);
+}
+
+// Names of what is in a folder, sorted.
+StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  if (error) return WithFile(IoError(error.value(), "cannot list the folder"), folder);
+  std::ranges::sort(names);
+  return names;
 }
 
 }  // namespace
@@ -36,12 +51,14 @@ StatusOr<std::unique_ptr<FolderSink>> FolderSink::Create(std::string path,
   std::unique_ptr<FolderSink> sink(new FolderSink);
   sink->path_ = path;
   sink->options_ = options;
-  sink->beside_ = options.whole || !IsDirectory(path);
+  sink->beside_ = !IsDirectory(path);
+  std::error_code missing;
+  if (sink->beside_ && fs::exists(fs::symlink_status(path, missing)))
+    return WithFile(AlreadyExists("it is there and no folder"), path);
   const fs::path parent = fs::path(path).parent_path();
-  // In a folder that is there, which may be another file system's root, the name is that of older
-  // versions.
   const std::string holder = !sink->beside_ ? path : parent.empty() ? "." : parent.string();
-  const std::string name = sink->beside_ ? fs::path(path).filename().string() : "extract";
+  const std::string name =
+      sink->beside_ ? fs::path(path).filename().string() : std::string(kInside);
   sink::internal::RemoveLeftovers(holder, name);
   const int error = sink->staging_.Make(holder, name, true, 0700);
   if (error == ENOENT) {
@@ -76,8 +93,15 @@ Status FolderSink::CheckFiles(const std::string& path, std::span<const std::stri
 Status FolderSink::CheckNew(const std::string& path) {
   std::error_code error;
   const fs::file_status found = fs::symlink_status(path, error);
-  if (!fs::exists(found) || (fs::is_directory(found) && fs::is_empty(path, error)))
-    return OkStatus();
+  if (!fs::exists(found)) return OkStatus();
+  bool empty = fs::is_directory(found);
+  if (empty) {
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(path));
+    empty = std::ranges::all_of(names, [](const std::string& name) {
+      return sink::internal::IsTemporary(name, std::string(kInside));
+    });
+  }
+  if (empty) return OkStatus();
   return WithFile(AlreadyExists("the output exists already; a folder is never replaced: name "
                                 "another, or remove it"),
                   path);
@@ -87,8 +111,7 @@ Status FolderSink::Reserve(std::uint64_t bytes) const {
   return WithFile(sink::internal::CheckSpace(staging_.fd(), bytes), path_);
 }
 
-std::string FolderSink::Staged(const std::string& file) {
-  files_.push_back(file);
+std::string FolderSink::Staged(const std::string& file) const {
   return staging_.path() + "/" + file;
 }
 
@@ -101,7 +124,6 @@ Status FolderSink::Finish() {
   }
   const Publication publication;
   ZT_RETURN_IF_ERROR(beside_ ? Appear() : MoveFiles());
-  staging_.Remove();  // empty by now, or gone
   if (!options_.sync) return OkStatus();
   const int error = sink_io::SyncError([&] { return ::fsync(holder_); });
   if (error == 0) return OkStatus();
@@ -111,33 +133,36 @@ Status FolderSink::Finish() {
 
 // Renames the folder. rename(2) replaces an empty folder and nothing else.
 Status FolderSink::Appear() {
-  if (options_.whole) ZT_RETURN_IF_ERROR(CheckNew(path_));
   const mode_t mask = ::umask(0);
   ::umask(mask);
   if (::fchmod(staging_.fd(), 0777 & ~mask) != 0)
     return WithFile(IoError(errno, "cannot set the folder's mode"), path_);
   const int error = sink::internal::Rename(staging_.path(), path_, true);
-  if (error == 0) return OkStatus();
-  if (options_.whole) ZT_RETURN_IF_ERROR(CheckNew(path_));
+  if (error == 0) {
+    staging_.Release();
+    return OkStatus();
+  }
   // Another run has made the folder since.
-  if ((error == ENOTEMPTY || error == EEXIST) && !options_.whole) return MoveFiles();
+  if (error == ENOTEMPTY || error == EEXIST) return MoveFiles();
   return WithFile(IoError(error, "cannot move the folder into place"), path_);
 }
 
+// Moves files, and folders of them, into the folder.
 Status FolderSink::MoveFiles() {
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(staging_.path()));
   const int into = sink::internal::OpenFolder(path_);
   if (into < 0) return WithFile(IoError(errno, "cannot open the folder"), path_);
   // One run after another, so that of two for the same files one is refused. Not all file systems
   // have locks. Closing unlocks.
   (void)Retry([&] { return ::flock(into, LOCK_EX); });
-  Status status = CheckFiles(path_, files_, options_.overwrite);
-  for (std::size_t i = 0; i < files_.size() && status.ok(); ++i) {
-    const std::string to = path_ + "/" + files_[i];
+  Status status = options_.whole ? CheckNew(path_) : CheckFiles(path_, names, options_.overwrite);
+  for (std::size_t i = 0; i < names.size() && status.ok(); ++i) {
+    const std::string to = path_ + "/" + names[i];
     const int error =
-        sink::internal::Rename(staging_.path() + "/" + files_[i], to, options_.overwrite);
+        sink::internal::Rename(staging_.path() + "/" + names[i], to, options_.overwrite);
     if (error == 0) continue;
     status = WithFile(IoError(error, "cannot move the file into place; " + std::to_string(i) +
-                                         " of " + std::to_string(files_.size()) + " are there"),
+                                         " of " + std::to_string(names.size()) + " are there"),
                       to);
   }
   if (status.ok() && options_.sync && beside_) {
@@ -145,6 +170,7 @@ Status FolderSink::MoveFiles() {
     if (error != 0) status = WithFile(IoError(error, "cannot sync the folder"), path_);
   }
   ::close(into);
+  if (status.ok()) staging_.Remove();
   return status;
 }
 

@@ -36,6 +36,8 @@ class Temporary {
   int fd_ = -1;
 };
 
+// True if a file of this name is one that Temporary makes for the output `name`.
+bool IsTemporary(std::string_view found, const std::string& name);
 // Removes what killed runs for the output `name` left in `folder`: what is not locked.
 void RemoveLeftovers(const std::string& folder, const std::string& name);
 // Renames, and replaces a file there if `overwrite`; else that is EEXIST. Returns 0 or errno.
@@ -162,8 +164,7 @@ struct FolderSinkOptions {
 
 // Files of a folder that get their names together, when all are complete. A folder that is not
 // there appears whole, by one rename. Into one that is there files are moved one after another, each
-// replaced at once: only a crash or kill -9 in that moment leaves old files among new ones. Until
-// then they lie in a locked hidden folder named ".NAME.PID-NUMBER.ztstream-tmp", which any failure
+// replaced at once: only a crash or kill -9 in that moment leaves some. Until then they lie in a locked hidden folder named ".NAME.PID-NUMBER.ztstream-tmp", which any failure
 // removes, as does the next run for the same output after a kill. Not thread-safe.
 class FolderSink {
  public:
@@ -183,7 +184,7 @@ class FolderSink {
   // Fails if fewer bytes are free.
   Status Reserve(std::uint64_t bytes) const;
   // Where to write the file until Finish.
-  std::string Staged(const std::string& file);
+  std::string Staged(const std::string& file) const;
   // An open descriptor of the hidden folder, for its owner alone.
   int descriptor() const;
 
@@ -201,7 +202,6 @@ class FolderSink {
   bool beside_ = false;  // the folder is not there yet
   int holder_ = -1;      // the folder in which the hidden one lies
   sink::internal::Temporary staging_;
-  std::vector<std::string> files_;
 };
 
 }  // namespace zt

@@ -94,16 +94,20 @@ bool AbandonTemporaryFiles(std::uint64_t begun) {
 
 namespace sink::internal {
 
-void RemoveLeftovers(const std::string& folder, const std::string& name) {
+bool IsTemporary(std::string_view found, const std::string& name) {
   const std::string prefix = PrefixOf(name);
+  if (!found.starts_with(prefix) || !found.ends_with(kSuffix)) return false;
+  found.remove_prefix(prefix.size());
+  found.remove_suffix(std::min(found.size(), kSuffix.size()));
+  return !found.empty() && found.find_first_not_of("0123456789-") == found.npos;
+}
+
+void RemoveLeftovers(const std::string& folder, const std::string& name) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
        it.increment(error)) {
     const std::string found = it->path().filename().string();
-    if (!found.starts_with(prefix) || !found.ends_with(kSuffix)) continue;
-    const std::string_view number = std::string_view(found).substr(
-        prefix.size(), found.size() - prefix.size() - kSuffix.size());
-    if (number.empty() || number.find_first_not_of("0123456789-") != number.npos) continue;
+    if (!IsTemporary(found, name)) continue;
     const std::string path = folder + "/" + found;
     const int fd = OpenLocked(path);
     if (fd < 0) continue;
