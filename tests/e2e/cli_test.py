@@ -126,7 +126,8 @@ class OutputOfTheProgram(support.EndToEnd):
 
     def test_json_has_names_as_they_are(self):
         """In what is escaped for a terminal, JSON's own escapes; in errors as in results."""
-        for name in ("a\u009b\u202e\x7f\ufeff é路😀", "it's 'x': \\x41\\", "a\nb\tc\x01", "'", "\\'", "long " * 100):
+        for name in ("a\u009b\u202e\x7f\ufeff é路😀", "a\u200b\u200f\u2066\U000e0041b", "it's 'x': \\x41\\",
+                     "a\nb\tc\x01", "'", "\\'", "long " * 100):
             with self.subTest(name):
                 huge = self.safetensors("huge.safetensors", {name: ("F32", [1], struct.pack("<f", 1e38))})
                 listed = self.succeed("inspect", "--json", huge)

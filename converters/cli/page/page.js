@@ -13,10 +13,12 @@ const listing = JSON.parse($("data").textContent);
 
 // ---- text -------------------------------------------------------------------------------------
 
-// Control characters, line breaks and marks that turn the direction of text as escapes.
+// Control characters, line breaks, marks of direction and what else is not seen as escapes.
 function printable(text) {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff]/g,
-                      (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => {
+    const hex = c.codePointAt(0).toString(16);
+    return c.length === 1 ? "\\u" + hex.padStart(4, "0") : "\\U" + hex.padStart(8, "0");
+  });
 }
 
 function element(tag, text, className) {
