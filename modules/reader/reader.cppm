@@ -12,9 +12,8 @@ export namespace zt {
 
 // How ranges of a component are best read.
 struct Access {
-  bool sequential = false;  // ranges should ascend (see Reader::Read)
-  // Content of a frame: ranges should be whole frames. 0 if it does not matter.
-  std::uint64_t frame_bytes = 0;
+  bool sequential = false;        // ranges should ascend (see Reader::Read)
+  std::uint64_t frame_bytes = 0;  // content of a frame, of which ranges should be whole; 0: any
 };
 
 // Finds the file that a root names as a shard (2.0 §7), of its size and with a footer of 2.0.
@@ -24,8 +23,7 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options = 
 
 // Options for opening a Reader.
 struct OpenOptions {
-  // Finds the shards of a root. A shard is opened at its first read.
-  ShardFinder find_shard = {};
+  ShardFinder find_shard = {};  // for a root; a shard is opened at its first read
   // Wraps the bytes of the file, followed by its shards, in the source that the reader then reads:
   // for a source that observes the reads.
   std::function<std::shared_ptr<ByteSource>(std::shared_ptr<ByteSource>)> wrap = {};
