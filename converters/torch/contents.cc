@@ -131,6 +131,11 @@ class Walk {
   }
 
   Status Spend(std::uint64_t bytes) { return allowance_.Spend(bytes); }
+  // Spend for Plain; false, and an error in dear_, if that fails.
+  bool Afford(std::uint64_t bytes) {
+    if (dear_.ok()) dear_ = Spend(bytes);
+    return dear_.ok();
+  }
   std::string Here() const { return path_.empty() ? std::string("the whole") : Quote(path_); }
 
   // Visits a member or element of the current value.
@@ -150,7 +155,9 @@ class Walk {
                          " levels, or holds itself");
     }
     if (!holds_[id] && depth > 0) {
-      if (auto value = Plain(id, 0)) {
+      auto value = Plain(id, 0);
+      ZT_RETURN_IF_ERROR(dear_);
+      if (value) {
         contents_.attributes.emplace_back(path_, *std::move(value));
         return Spend(kAttributeCost + kTextCost * path_.size());
       }
@@ -299,6 +306,7 @@ class Walk {
         const std::string key = Key(items[i]).value_or("(an attribute without a name)");
         ZT_RETURN_IF_ERROR(Spend(kAttributeCost + kTextCost * (path_.size() + key.size())));
         auto value = Plain(items[i + 1], 0);
+        ZT_RETURN_IF_ERROR(dear_);
         if (!value || !IsUtf8(key)) {
           contents_.left_out.Add(Quote(path_ + "." + key));
         } else if (const auto [known, fresh] = places.emplace(key, tensor.attributes.size());
@@ -380,7 +388,7 @@ class Walk {
     return VisitPairs(pairs, depth);
   }
 
-  // A number, text, bool or None, or a list of these; nothing for other values.
+  // A number, text, bool or None, or a list of these; nothing for other values, or with dear_ set.
   std::optional<Value> Plain(NodeId id, int depth) {
     if (depth > kMaxDepth) return std::nullopt;
     switch (graph_.kind(id)) {
@@ -399,7 +407,7 @@ class Walk {
         return Value(graph_.Double(id));
       case NodeKind::kText: {
         const std::string_view text = graph_.Text(id);
-        if (!Spend(kTextCost * text.size()).ok() || !IsUtf8(text)) return std::nullopt;
+        if (!Afford(kTextCost * text.size()) || !IsUtf8(text)) return std::nullopt;
         return Value(text);
       }
       case NodeKind::kCall:
@@ -409,7 +417,7 @@ class Walk {
       case NodeKind::kTuple:
       case NodeKind::kList: {
         const auto items = graph_.Items(id);
-        if (!Spend(kElementCost * (1 + items.size())).ok()) return std::nullopt;
+        if (!Afford(kElementCost * (1 + items.size()))) return std::nullopt;
         Value::Array array;
         array.reserve(items.size());
         for (const NodeId item : items) {
@@ -449,6 +457,7 @@ class Walk {
   Contents contents_;
   TensorReader tensors_;
   std::string path_;
+  Status dear_;  // what ended Plain: a value takes more memory than is allowed
 };
 
 }  // namespace

@@ -132,6 +132,10 @@ class TorchObjects(EndToEnd):
         objects, _, _ = self.converted(dictionary(b=buffer(FLOATS, (4,), more=(b"N",))))  # numpy 2.3
         self.assertEqual(self.data(objects), {"b": FLOATS})
 
+    def test_texts_that_are_shared_too_often_are_not_left_out(self):
+        body = dictionary(w=tensor(), t=text("a" * 3_000_000) + b"q\1", l=b"](" + b"h\1" * 200 + b"e")
+        self.refused(body, ("take more memory than the file's size allows",))
+
     def test_names_that_are_visited_often_are_bounded(self):
         """A long name for each of many members that have none: their paths count as work."""
         members = b"".join(b"N" + (tensor() + b"q\x09" if i == 0 else b"h\x09") for i in range(5000))
