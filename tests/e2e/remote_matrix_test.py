@@ -67,7 +67,8 @@ class Matrix(remote_server.Remote):
     def test_every_byte(self):
         tried, threads = 0, itertools.cycle("128")
         for name, file in self.formats().items():
-            local = self.run_program("convert", "-f", file, "-o", self.path("local.zt"), "--no-sync")
+            rules = ["--exclude", "^text$"] if name == "hdf5" else []  # texts are not converted
+            local = self.run_program("convert", "-f", file, "-o", self.path("local.zt"), "--no-sync", *rules)
             if name == "hdf5" and local.returncode == support.UNSUPPORTED:
                 continue
             self.assertEqual(local.returncode, support.DONE, local.stderr)
@@ -79,7 +80,7 @@ class Matrix(remote_server.Remote):
                         for scheme, sink in zip(urls, sample)]
             for scheme, sink, count, memory in ways:
                 with self.subTest(name, scheme=scheme, sink=sink, threads=count, memory=memory):
-                    self.assertEqual(self.into(sink, urls[scheme], "-T", count, *memory), want)
+                    self.assertEqual(self.into(sink, urls[scheme], "-T", count, *memory, *rules), want)
                     tried += 1
         print(f"{tried} conversions, each the bytes of the local one")
 
