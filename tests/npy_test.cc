@@ -77,12 +77,13 @@ TEST(Npy, FixturesGiveTheirBytes) {
 TEST(Npy, FixturesThatAreNoTensorsAreRefusedByName) {
   const std::vector<std::pair<std::string, std::string>> reasons = {
       {"datetime", "date and time arrays (dtype '<M8[s]') are not supported; view them as int64"},
-      {"longdouble", "long double (dtype '<f16') differs from machine to machine; not supported"},
+      {"longdouble",
+       "long double (dtype '<f16') differs from machine to machine; save it as float64"},
       {"object",
-       "object arrays (dtype '|O') are pickles, which run code when they are loaded; not "
-       "supported"},
+       "object arrays (dtype '|O') are pickles, which run code when they are loaded; save "
+       "numbers, or leave it out (--exclude)"},
       {"structured", "structured arrays are not supported; save each field as an array"},
-      {"unicode", "string arrays (dtype '<U1') are not supported"}};
+      {"unicode", "string arrays (dtype '<U1') are not supported; leave it out (--exclude)"}};
   for (const auto& [name, reason] : reasons) {
     const std::string file = ReadFile(DataPath("npy-reject/" + name + ".npy"));
     ASSERT_FALSE(file.empty());
@@ -165,16 +166,18 @@ TEST(Npy, TypesThatCannotBe) {
   for (const char* const descr : {"g", "longdouble", "<G"}) {
     EXPECT_THAT(Fail(Npy(descr, "(0,)", "")).message, HasSubstr("long double (dtype '"));
   }
-  EXPECT_FAILS(Npy("U", "(1,)", ""), kUnimplemented, "string arrays (dtype 'U') are not supported");
+  EXPECT_FAILS(Npy("U", "(1,)", ""), kUnimplemented,
+               "string arrays (dtype 'U') are not supported; leave it out (--exclude)");
   EXPECT_FAILS(Npy("l", "(1,)", "12345678"), kDataLoss,
                "the header's descr 'l' is not a numpy type");
   EXPECT_FAILS(Npy("|S3", "(1,)", "abc"), kUnimplemented,
-               "string arrays (dtype '|S3') are not supported");
+               "string arrays (dtype '|S3') are not supported; leave it out (--exclude)");
   EXPECT_FAILS(Npy("<m8[ns]", "(1,)", "12345678"), kUnimplemented,
                "date and time arrays (dtype '<m8[ns]') are not supported; view them as int64");
   EXPECT_FAILS(Npy("<c32", "(1,)", ""), kUnimplemented,
-               "long double (dtype '<c32') differs from machine to machine; not supported");
-  EXPECT_FAILS(Npy("<f3", "(1,)", "abc"), kUnimplemented, "dtype '<f3' is not supported");
+               "long double (dtype '<c32') differs from machine to machine; save it as float64");
+  EXPECT_FAILS(Npy("<f3", "(1,)", "abc"), kUnimplemented,
+               "dtype '<f3' is not supported; leave it out (--exclude)");
   EXPECT_FAILS(Npy("<x4", "(1,)", "abcd"), kDataLoss,
                "the header's descr '<x4' is not a numpy type");
   EXPECT_FAILS(Npy("", "(1,)", "abcd"), kDataLoss, "the header's descr '' is not a numpy type");

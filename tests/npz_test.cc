@@ -169,7 +169,7 @@ TEST(Npz, KindsOfEntriesRefusedByName) {
   EXPECT_FAILS(Zip({{.name = "a.npy", .content = "not an array"}}), kDataLoss,
                "tensor 'a': it is not an npy array: the magic is missing");
   EXPECT_LISTED(Zip({{.name = "a.npy", .content = Npy("<U1", "(1,)", "abcd")}}), "npy.U1",
-                "string arrays (dtype '<U1') are not supported");
+                "string arrays (dtype '<U1') are not supported; leave it out (--exclude)");
   EXPECT_FAILS(ReadFile(DataPath("npy-reject/object.npy")), kDataLoss,
                "the zip archive is damaged: its end record is missing; the file is truncated");
 }
@@ -590,8 +590,14 @@ TEST(Scipy, WhatIsWrongIsAnError) {
   fails(floats, bad, "entry 'indptr' holds f32, integers were expected");
   floats.erase(floats.begin() + 1);
   fails(floats, StatusCode::kUnimplemented,
-        "the sparse matrix lacks entry 'indptr'; if it is none, but arrays that are named as scipy "
-        "names those of a matrix, keep them as they are (--sparse keep)");
+        "the sparse matrix lacks entry 'indptr'; if these are other arrays, named as those of a "
+        "matrix, keep them as they are (--sparse keep)");
+  floats = Compressed("csr", {2, 3}, {0, 1, 2}, {0, 1}, "ab");
+  floats[1] = Named("indptr", Npy("<i4", "(1, 3)", std::string(12, '\0')));
+  fails(
+      floats, StatusCode::kUnimplemented,
+      "entry 'indptr': shape [1, 3], 1 dimensions were expected; if these are other arrays, named "
+      "as those of a matrix, keep them as they are (--sparse keep)");
 }
 
 TEST(Scipy, SpareElementsBeyondTheLastRow) {

@@ -303,10 +303,12 @@ Status NoTensor(const Descr& descr) {
   switch (descr.kind) {
     case 'O':
       return Unsupported("object arrays (" + quoted +
-                         ") are pickles, which run code when they are loaded; not supported");
+                         ") are pickles, which run code when they are loaded; save numbers, or "
+                         "leave it out (--exclude)");
     case 'S':
     case 'U':
-      return Unsupported("string arrays (" + quoted + ") are not supported");
+      return Unsupported("string arrays (" + quoted +
+                         ") are not supported; leave it out (--exclude)");
     case 'M':
     case 'm':
       return Unsupported("date and time arrays (" + quoted +
@@ -315,11 +317,11 @@ Status NoTensor(const Descr& descr) {
     case 'c':
       if (descr.width > 8) {
         return Unsupported("long double (" + quoted +
-                           ") differs from machine to machine; not supported");
+                           ") differs from machine to machine; save it as float64");
       }
       [[fallthrough]];
     default:
-      return Unsupported(quoted + " is not supported");
+      return Unsupported(quoted + " is not supported; leave it out (--exclude)");
   }
 }
 

@@ -272,10 +272,14 @@ class ScipySource final : public TensorSource {
     return nullptr;
   }
 
+  // The archive holds no matrix of scipy, although some of its arrays have the names.
+  static Status NoMatrix(const std::string& why) {
+    return Unsupported(why +
+                       "; if these are other arrays, named as those of a matrix, keep them "
+                       "as they are (--sparse keep)");
+  }
   static Status Lacks(std::string_view name) {
-    return Unsupported("the sparse matrix lacks entry " + Quote(name) +
-                       "; if it is none, but arrays that are named as scipy names those of a "
-                       "matrix, keep them as they are (--sparse keep)");
+    return NoMatrix("the sparse matrix lacks entry " + Quote(name));
   }
 
   struct Opened {
@@ -297,8 +301,8 @@ class ScipySource final : public TensorSource {
     Opened opened;
     opened.shape = array.header.shape;
     if (opened.shape.size() != rank) {
-      return InvalidData("shape " + ToString(opened.shape) + ", " + std::to_string(rank) +
-                         " dimensions were expected");
+      return NoMatrix("shape " + ToString(opened.shape) + ", " + std::to_string(rank) +
+                      " dimensions were expected");
     }
     ZT_ASSIGN_OR_RETURN(opened.type, TypeOf(array.header.descr, void_type_));
     ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));

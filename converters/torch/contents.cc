@@ -229,7 +229,10 @@ class Walk {
     path_ += (depth > 0 ? ".(key " : "(key ") + std::to_string(place) + ")";
     Status status = OkStatus();
     if (holds_[key] || holds_[value]) {
-      status = ListProblem("member", "its key is neither text nor a whole number", depth + 1);
+      status = ListProblem("member",
+                           "its key is neither text nor a whole number; give it another key, or "
+                           "leave it out (--exclude)",
+                           depth + 1);
     } else {
       LeaveOut(" (its key is neither text nor a whole number)");
     }

@@ -44,7 +44,10 @@ StatusOr<ElementType> ReadDtype(const Graph& graph, NodeId id) {
     return InvalidData("it has no dtype");
   const std::string name = graph.GlobalName(id);
   const auto known = name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
-  if (!known) return Unsupported("its dtype " + Quote(name) + " is not supported");
+  if (!known) {
+    return Unsupported("its dtype " + Quote(name) +
+                       " is not supported; save it with another, or leave it out (--exclude)");
+  }
   return *known;
 }
 
@@ -225,7 +228,7 @@ StatusOr<Tensor> TensorReader::ReadMeta(std::span<const NodeId> args) {
   ZT_ASSIGN_OR_RETURN(tensor.values.element, ReadDtype(graph_, args[0]));
   ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(args[1]));
   tensor.values.shape = tensor.shape;
-  tensor.problem = "it is on the meta device: it has no values";
+  tensor.problem = "it is on the meta device: it has no values; leave it out (--exclude)";
   return tensor;
 }
 
