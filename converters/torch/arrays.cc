@@ -282,7 +282,7 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   if (!dtype->numbers) return std::optional<Tensor>();
   if (!dtype->element) {
     return Unsupported("it is a numpy array of dtype " + Quote(dtype->name) +
-                       ", which is not supported");
+                       ", which is not supported; save it as another, or leave it out (--exclude)");
   }
   if (built && !graph_.IsGlobal(args[0], "numpy.ndarray")) {
     return Unsupported("it is a numpy array of a derived class; save it with numpy.asarray()");
