@@ -219,8 +219,7 @@ TEST(GgufHostile, Keys) {
 
 TEST(GgufHostile, MorePairsThanAnyModelHas) {
   Builder pairs(0, kGgufMaxPairs + 1);
-  for (std::uint64_t i = 0; i <= kGgufMaxPairs; ++i)
-    pairs.Text(std::to_string(i)).U32(0).U8(1);
+  for (std::uint64_t i = 0; i <= kGgufMaxPairs; ++i) pairs.Text(std::to_string(i)).U32(0).U8(1);
   EXPECT_EQ(pairs.Error(), "it has 262145 key-value pairs, more than 262144");
 }
 

@@ -27,9 +27,7 @@ constexpr FloatLayout kFloats[] = {
     {1, 7, 2, 5, 0, 2, 15, "f8_e5m2"},   {1, 7, 3, 4, 0, 3, 7, "f8_e4m3fn"},
 };
 
-Elements Refused(std::string_view what) {
-  return {{}, 1, "its elements are " + std::string(what)};
-}
+Elements Refused(std::string_view what) { return {{}, 1, "its elements are " + std::string(what)}; }
 
 std::uint64_t SwapOf(hid_t type) {
   return H5Tget_order(type) == H5T_ORDER_BE ? H5Tget_size(type) : 1;
