@@ -23,6 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kMetadata = ".metadata";
+
 // Bytes [begin, begin + size) of a file as a ByteSource.
 class SubSource final : public ByteSource {
  public:
@@ -265,25 +267,6 @@ class DcpSource final : public TensorSource {
   std::uint64_t compared_ = 0, allowed_ = std::uint64_t{1} << 26;
   std::vector<std::vector<Chunk>> chunks_;  // by object; sorted by offsets
   std::vector<std::uint64_t> tallest_;      // by object: rows of its tallest chunk
-};
-
-// Numbers texts; equal texts get equal numbers. A text that many nodes share is hashed once.
-class Texts {
- public:
-  explicit Texts(const Graph& graph) : graph_(graph) {}
-  std::uint32_t Number(NodeId text) {
-    const auto [known, fresh] = by_node_.emplace(text, 0);
-    if (fresh) {
-      const auto next = static_cast<std::uint32_t>(by_text_.size());
-      known->second = by_text_.emplace(graph_.Text(text), next).first->second;
-    }
-    return known->second;
-  }
-
- private:
-  const Graph& graph_;
-  std::unordered_map<NodeId, std::uint32_t> by_node_;
-  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_text_;
 };
 
 // Reads .metadata: the tensors, and the location of each chunk.
@@ -572,37 +555,33 @@ class Metadata {
 }  // namespace
 }  // namespace torch::internal
 
-namespace {
-constexpr const char* kMetadata = ".metadata";
-}  // namespace
-
 bool LooksLikeDcpFolder(const std::string& path) {
-  return IsRegularFile((std::filesystem::path(path) / kMetadata).string());
+  using namespace torch::internal;
+  return IsRegularFile((fs::path(path) / kMetadata).string());
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
                                                         const InputOptions& options) {
+  using namespace torch::internal;
   if (!LooksLikeDcpFolder(path)) {
-    const auto memory = torch::internal::SharedMemory(options.memory_limit);
+    const auto memory = SharedMemory(options.memory_limit);
     const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
                           const ShardIndex&) {
-      return torch::internal::OpenOneOf(std::move(bytes),
-                                        std::filesystem::path(file).stem().string(),
-                                        options.memory_limit, memory);
+      return OpenOneOf(std::move(bytes), fs::path(file).stem().string(), options.memory_limit,
+                       memory);
     };
-    return OpenShards(
-        path, {".bin", ".bin.index.json", open, false, torch::internal::LooksLikeTorch}, options);
+    return OpenShards(path, {".bin", ".bin.index.json", open, false, LooksLikeTorch}, options);
   }
   ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata, options), kMetadata));
-  const std::string file = (std::filesystem::path(path) / kMetadata).string();
+  const std::string file = (fs::path(path) / kMetadata).string();
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(file));
-  const auto memory = torch::internal::SharedMemory(options.memory_limit);
-  torch::internal::Allowance allowance(*bytes->size(), memory.shared);
-  auto graph = torch::internal::Graph::Read(*bytes, 0, allowance);
+  const auto memory = SharedMemory(options.memory_limit);
+  Allowance allowance(*bytes->size(), memory.shared);
+  auto graph = Graph::Read(*bytes, 0, allowance);
   if (!graph.ok()) return Annotate(graph.status(), kMetadata);
   if (graph->size() != *bytes->size())
     return Annotate(InvalidData("bytes follow the pickle"), kMetadata);
-  return torch::internal::Metadata(*graph, path, options, memory).Open();
+  return Metadata(*graph, path, options, memory).Open();
 }
 
 }  // namespace zt

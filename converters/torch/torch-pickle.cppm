@@ -1,5 +1,9 @@
 // zt.convert.torch:pickle — a pickle as a graph of nodes. Nothing is executed and no
 // name is looked up.
+module;
+
+#include "core/name_table.h"
+
 module zt.convert.torch:pickle;
 
 import zt.std;
@@ -136,6 +140,25 @@ class Graph {
   std::vector<NodeId> pool_;  // elements of tuples, lists, sets and dicts
   NodeId root_ = 0;
   std::uint64_t size_ = 0;
+};
+
+// Numbers texts; equal texts get equal numbers. A text that many nodes share is hashed once.
+class Texts {
+ public:
+  explicit Texts(const Graph& graph) : graph_(graph) {}
+  inline std::uint32_t Number(NodeId text) {
+    const auto [known, fresh] = by_node_.emplace(text, 0);
+    if (fresh) {
+      const auto next = static_cast<std::uint32_t>(by_text_.size());
+      known->second = by_text_.emplace(graph_.Text(text), next).first->second;
+    }
+    return known->second;
+  }
+
+ private:
+  const Graph& graph_;
+  std::unordered_map<NodeId, std::uint32_t> by_node_;
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_text_;
 };
 
 }  // namespace zt::torch::internal
