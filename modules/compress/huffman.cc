@@ -61,9 +61,9 @@ std::vector<Value> Values(const std::uint8_t* in, std::size_t size) {
 // that the next round uses.
 std::vector<std::uint8_t> Lengths(const std::vector<Value>& values) {
   const std::size_t n = values.size();
-  std::array<std::vector<bool>, kMostCodeBits> is_value;
+  std::array<std::vector<std::uint8_t>, kMostCodeBits> is_value;  // each 0 or 1
   std::vector<std::uint64_t> before, merged;
-  for (std::vector<bool>& round : is_value) {
+  for (std::vector<std::uint8_t>& round : is_value) {
     merged.clear();
     std::size_t v = 0, p = 0;
     while (v < n || 2 * p + 1 < before.size()) {
@@ -81,7 +81,7 @@ std::vector<std::uint8_t> Lengths(const std::vector<Value>& values) {
   for (std::size_t round = kMostCodeBits; round-- > 0 && wanted > 0;) {
     const auto taken = static_cast<std::size_t>(
         std::count(is_value[round].begin(),
-                   is_value[round].begin() + static_cast<std::ptrdiff_t>(wanted), true));
+                   is_value[round].begin() + static_cast<std::ptrdiff_t>(wanted), 1));
     for (std::size_t v = 0; v < taken; ++v) ++lengths[v];
     wanted = 2 * (wanted - taken);
   }
