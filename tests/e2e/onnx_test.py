@@ -203,7 +203,7 @@ class Onnx(EndToEnd):
         for indices, dims, coords in [([1, 4], (5,), [1, 4]), ([[1], [4]], (5,), [1, 4]),
                                       (cells, (5, 3, 4), numpy.transpose(cells)),
                                       ([0 * 12 + 2 * 4 + 1, 12 + 3, 4 * 12 + 4], (5, 3, 4), numpy.transpose(cells)),
-                                      ([1, 5], (2, *(1,) * 62, 3), [0, 1] + [0] * 124 + [1, 2]),
+                                      ([1, 5], (2, *(1,) * 6, 3), [0, 1] + [0] * 12 + [1, 2]),
                                       (numpy.zeros((0, 2), "i8"), (3, 4), [])]:
             values = numpy.arange(len(indices)) + 1
             for one in sparse(values, indices, dims):
