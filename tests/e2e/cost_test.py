@@ -477,7 +477,7 @@ CASES = [
     (gguf_tensors, 30000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_keys, 60000, [*FOREIGN, extract("gguf")]),
     (gguf_strings, 200000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_large_header, 100000, [CONVERT, PIPED]),
     (torch_tensors, 15000, FOREIGN), (torch_storages, 15000, FOREIGN), (torch_values, 50000, FOREIGN),
-    (torch_nothings, 500000, [INSPECT, CONVERT, DIFF]), (torch_lists, 200000, [INSPECT, CONVERT, DIFF]), (distributed_chunks, 2000, [INSPECT, CONVERT]),
+    (torch_nothings, 500000, [INSPECT, CONVERT, DIFF]), (torch_lists, 100000, [INSPECT, CONVERT, DIFF]), (distributed_chunks, 2000, [INSPECT, CONVERT]),
     (columns, 200000, [INSPECT, CONVERT, DIFF]), (onnx_external_entries, 10000, [INSPECT, CONVERT]), (onnx_packed_numbers, 1000000, FOREIGN),
     (onnx_tensors, 30000, FOREIGN), (onnx_numbers, 300000, FOREIGN),
     (hdf5_datasets, 5000, FOREIGN), (hdf5_links, 10000, FOREIGN), (hdf5_chunks, 20000, FOREIGN),

@@ -406,7 +406,7 @@ class Sink(S3):
     def test_signals(self):
         """While parts are sent; and while the last of them takes longer than a run may after a signal."""
         large = remote_server.big_file(self.path("large.safetensors"), tensors=30)
-        for number, wait, pause in ((signal.SIGINT, 0.3, 0.5), (signal.SIGTERM, 0.6, 0.5), (signal.SIGINT, 0.1, 8)):
+        for number, wait, pause in ((signal.SIGINT, 0.3, 1.5), (signal.SIGTERM, 0.6, 1.5), (signal.SIGINT, 0.1, 8)):
             self.server.fault = lambda request, pause=pause: time.sleep(pause) if "partNumber" in request.query else None
             started = subprocess.Popen([support.PROGRAM, "convert", large, "-o", "s3://out/m.zt", "--part-size", "5MiB"],
                                        env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
