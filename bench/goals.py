@@ -267,6 +267,7 @@ def keep(bench, options):
                 if folder is not None:
                     shutil.rmtree(folder, ignore_errors=True)
                     folder.mkdir()
+                os.sync()  # what the one before has left to be written must not slow this one
                 taken[way].append(bench.once(command, packed))
         for way, values in taken.items():
             seconds, cpu, peak = zip(*values)
