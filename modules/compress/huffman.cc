@@ -79,9 +79,8 @@ std::vector<std::uint8_t> Lengths(const std::vector<Value>& values) {
   std::vector<std::uint8_t> lengths(n, 0);
   std::size_t wanted = 2 * n - 2;
   for (std::size_t round = kMostCodeBits; round-- > 0 && wanted > 0;) {
-    const auto taken = static_cast<std::size_t>(
-        std::count(is_value[round].begin(),
-                   is_value[round].begin() + static_cast<std::ptrdiff_t>(wanted), 1));
+    const auto taken = static_cast<std::size_t>(std::count(
+        is_value[round].begin(), is_value[round].begin() + static_cast<std::ptrdiff_t>(wanted), 1));
     for (std::size_t v = 0; v < taken; ++v) ++lengths[v];
     wanted = 2 * (wanted - taken);
   }
