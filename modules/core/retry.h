@@ -1,4 +1,4 @@
-// Repeats system calls after EINTR, and waits for descriptors that do not.
+// Repeats system calls after EINTR, and waits on non-blocking descriptors.
 #pragma once
 
 #include <poll.h>
@@ -15,8 +15,8 @@ auto Retry(Call&& call) {
   return result;
 }
 
-// As Retry, and waits for `events` of poll(2) on `fd`, which whoever opened it may have made
-// non-blocking.
+// As Retry. If the call fails because `fd` is non-blocking (EAGAIN), waits with poll(2) until one of
+// `events` occurs on `fd`, and calls again.
 template <typename Call>
 auto RetryWaiting(int fd, short events, Call&& call) {
   for (;;) {

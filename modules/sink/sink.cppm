@@ -117,9 +117,9 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
 void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& url,
                                                            const FileSinkOptions& options));
 
-// As long as one exists, outputs get their names, and AbandonTemporaryFiles does nothing. File and
-// folder sinks make one for the moment of a rename; whoever publishes several outputs that belong
-// together makes one around them. They nest. Thread-safe.
+// Marks a section in which outputs get their names: AbandonTemporaryFiles does nothing as long as one
+// exists. File and folder sinks hold one during a rename. A program that publishes several outputs
+// together holds one around all of them. Publications nest. Thread-safe.
 class Publication {
  public:
   Publication();
@@ -164,8 +164,9 @@ struct FolderSinkOptions {
 
 // Files of a folder that get their names together, when all are complete. A folder that is not
 // there appears whole, by one rename. Into one that is there files are moved one after another, each
-// replaced at once: only a crash or kill -9 in that moment leaves some. Until then they lie in a locked hidden folder named ".NAME.PID-NUMBER.ztstream-tmp", which any failure
-// removes, as does the next run for the same output after a kill. Not thread-safe.
+// replaced at once: only a crash or kill -9 in that moment leaves some. Until then they lie in a locked
+// hidden folder named ".NAME.PID-NUMBER.ztstream-tmp". Any failure removes it; after a kill, the next
+// run for the same output does. Not thread-safe.
 class FolderSink {
  public:
   // The folder in which `path` lies must exist. Errors name the path.
