@@ -221,6 +221,16 @@ TEST(Utf8, AcceptsAndRefuses) {
   EXPECT_FALSE(IsUtf8("\xe8\xb7"));
 }
 
+TEST(Utf8, EscapesWhatIsNotUtf8AlonePythonsWay) {
+  EXPECT_EQ(EscapeUnlessUtf8("ünïcødé/路径"), "ünïcødé/路径");
+  EXPECT_EQ(EscapeUnlessUtf8("caf\xe9/路"), "caf\\xe9/路");
+  EXPECT_EQ(EscapeUnlessUtf8("a\xed\xa0\xbd\xed\xbf\xbfz"), "a\\ud83d\\udfffz");
+  EXPECT_EQ(EscapeUnlessUtf8("\xed\xa0"), "\\xed\\xa0");
+  EXPECT_EQ(EscapeUnlessUtf8("\xed\xe0\x80\xc0\x80\xe8\xb7"),
+            "\\xed\\xe0\\x80\\xc0\\x80\\xe8\\xb7");
+  EXPECT_TRUE(IsUtf8(EscapeUnlessUtf8(std::string(100, '\xf4'))));
+}
+
 TEST(Value, IntegersHaveOneForm) {
   EXPECT_EQ(Value(std::int64_t{5}), Value(std::uint64_t{5}));
   EXPECT_EQ(Value(-1).kind(), Value::Kind::kInt);

@@ -66,7 +66,7 @@ class Walk {
     names.reserve(contents_.tensors.size());
     for (Tensor& tensor : contents_.tensors) {
       if (!IsUtf8(tensor.name)) {
-        tensor.name = Escaped(tensor.name);
+        tensor.name = EscapeUnlessUtf8(tensor.name);
         Condemn(tensor,
                 "its name is not valid UTF-8, as with a lone surrogate; give it another key");
       }
@@ -81,29 +81,6 @@ class Walk {
       names.emplace(tensor.name, 1);
     }
     return OkStatus();
-  }
-  // The name with an escape for each byte that is not UTF-8, and for surrogates as Python has it.
-  std::string Escaped(std::string_view name) const {
-    constexpr std::string_view kHex = "0123456789abcdef";
-    std::string out;
-    while (!name.empty()) {
-      std::size_t length = 1;
-      while (length < 4 && length < name.size() && !IsUtf8(name.substr(0, length))) ++length;
-      const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(name[i]); };
-      if (IsUtf8(name.substr(0, length))) {
-        out += name.substr(0, length);
-      } else if (name.size() > 2 && byte(0) == 0xed && byte(1) >= 0xa0 &&
-                 (byte(2) & 0xc0) == 0x80) {
-        length = 3;
-        out += std::string("\\ud") + kHex[byte(1) >> 2 & 15] +
-               kHex[(byte(1) & 3) << 2 | (byte(2) >> 4 & 3)] + kHex[byte(2) & 15];
-      } else {
-        length = 1;
-        out += std::string("\\x") + kHex[byte(0) >> 4] + kHex[byte(0) & 15];
-      }
-      name.remove_prefix(length);
-    }
-    return out;
   }
   // Makes a tensor one that cannot be converted.
   void Condemn(Tensor& tensor, std::string_view why) {

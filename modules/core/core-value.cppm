@@ -114,7 +114,8 @@ void SetMember(Value::Map& map, std::string_view key, Value value);
 // True where `text` is well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF).
 bool IsUtf8(std::string_view text);
 
-// `text` if it is UTF-8; else with each byte that is not ASCII written as \xHH.
+// `text` if it is UTF-8; else with each byte that is not UTF-8 written as \xHH, and a surrogate as
+// \udHHH, as Python's "backslashreplace" writes it.
 std::string EscapeUnlessUtf8(std::string_view text);
 
 }  // namespace zt

@@ -81,13 +81,22 @@ std::string EscapeUnlessUtf8(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   if (IsUtf8(text)) return std::string(text);
   std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x80) {
-      out += c;
+  while (!text.empty()) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    std::size_t length = 1;
+    while (length < 4 && length < text.size() && !IsUtf8(text.substr(0, length))) ++length;
+    if (IsUtf8(text.substr(0, length))) {
+      out += text.substr(0, length);
+    } else if (text.size() > 2 && byte(0) == 0xed && byte(1) >= 0xa0 && byte(1) < 0xc0 &&
+               (byte(2) & 0xc0) == 0x80) {
+      length = 3;
+      out += {'\\', 'u', 'd', kHex[byte(1) >> 2 & 15],
+              kHex[(byte(1) & 3) << 2 | (byte(2) >> 4 & 3)], kHex[byte(2) & 15]};
     } else {
-      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+      length = 1;
+      out += {'\\', 'x', kHex[byte(0) >> 4], kHex[byte(0) & 15]};
     }
+    text.remove_prefix(length);
   }
   return out;
 }
