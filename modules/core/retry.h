@@ -15,8 +15,8 @@ auto Retry(Call&& call) {
   return result;
 }
 
-// As Retry. If the call fails because `fd` is non-blocking (EAGAIN), waits with poll(2) until one of
-// `events` occurs on `fd`, and calls again.
+// As Retry. If the call fails because `fd` is non-blocking (EAGAIN), waits with poll(2) until one
+// of `events` occurs on `fd`, and calls again.
 template <typename Call>
 auto RetryWaiting(int fd, short events, Call&& call) {
   for (;;) {

@@ -8,8 +8,8 @@ import zt.digest;
 // Shared by the units of the module, not exported.
 namespace zt::sink::internal {
 
-// A file or folder under a hidden name, locked, so that another run does not take it for a leftover.
-// The destructor removes it.
+// A file or folder under a hidden name, locked, so that another run does not take it for a
+// leftover. The destructor removes it.
 class Temporary {
  public:
   Temporary() = default;
@@ -117,9 +117,9 @@ StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
 void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& url,
                                                            const FileSinkOptions& options));
 
-// Marks a section in which outputs get their names: AbandonTemporaryFiles does nothing as long as one
-// exists. File and folder sinks hold one during a rename. A program that publishes several outputs
-// together holds one around all of them. Publications nest. Thread-safe.
+// Marks a section in which outputs get their names: AbandonTemporaryFiles does nothing as long as
+// one exists. File and folder sinks hold one during a rename. A program that publishes several
+// outputs together holds one around all of them. Publications nest. Thread-safe.
 class Publication {
  public:
   Publication();
@@ -162,11 +162,11 @@ struct FolderSinkOptions {
   bool sync = true;        // as FileSinkOptions::sync
 };
 
-// Files of a folder that get their names together, when all are complete. A folder that is not
-// there appears whole, by one rename. Into one that is there files are moved one after another, each
-// replaced at once: only a crash or kill -9 in that moment leaves some. Until then they lie in a locked
-// hidden folder named ".NAME.PID-NUMBER.ztstream-tmp". Any failure removes it; after a kill, the next
-// run for the same output does. Not thread-safe.
+// Files of a folder that get their names together, when all are complete. A new folder appears
+// whole, by one rename. Into an existing folder files are moved one after another, each replaced
+// at once: only a crash or kill -9 in that moment leaves some. Until then they lie in a locked
+// hidden folder named ".NAME.PID-NUMBER.ztstream-tmp". Any failure removes it; after a kill, the
+// next run for the same output does. Not thread-safe.
 class FolderSink {
  public:
   // The folder in which `path` lies must exist. Errors name the path.
