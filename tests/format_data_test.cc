@@ -257,6 +257,17 @@ TEST(SparseValidator, ShareTheirParts) {
   tight->SetPart(0, indices);
   tight->SetPart(1, pointers);
   EXPECT_THAT(Why(tight->Check(object)), testing::EndsWith(kTooMuch));
+  // Another kind of part, or none, is not taken.
+  const auto own = validator(1000);
+  EXPECT_FALSE(own->SetPart(0, pointers));
+  EXPECT_FALSE(own->SetPart(1, nullptr));
+  EXPECT_TRUE(own->SetPart(1, pointers));
+  const Object coo = {"m", "sparse_coo", {9}, {}, {{"coords", {DType::kU64, ""}, 24}}};
+  const auto cells = SparseValidator::Make(coo, SpecVersion::k2_0, 1000);
+  EXPECT_FALSE(cells->SetPart(0, pointers));
+  cells->Add(0, Words({0, 0, 2}, 8));
+  EXPECT_THAT(Why(cells->Check(coo)),
+              testing::StartsWith("two elements name cell 0 in C order"));
 }
 
 TEST(SparseValidator, AreForVersionsThatAskAndForCoordinatesOfUnknownNumber) {

@@ -99,11 +99,12 @@ class SparseValidator {
   void Add(std::size_t component, std::span<const std::byte> bytes);
   // What is kept of component number `component` of a sparse_csr object, filled by Add; null for
   // other components and objects, and after Check. Validators of objects that share the component's
-  // bytes can share it: with SetPart one takes another's, and Add ignores the component. All bytes
-  // have to be added to the one that fills it before any of them checks; not thread-safe.
+  // bytes can share it: with SetPart one takes another's, and Add ignores the component. SetPart
+  // does nothing and returns false where this component keeps something else. All bytes must be
+  // added to the validator that fills it before any of them checks. Not thread-safe.
   struct Part;
   std::shared_ptr<Part> part(std::size_t component) const;
-  void SetPart(std::size_t component, std::shared_ptr<Part> part);
+  bool SetPart(std::size_t component, const std::shared_ptr<Part>& part);
 
   // The result after the last bytes, for an object of the same format and rank with these indices,
   // whose components satisfy their own rules. kDataLoss if a rule is broken, kUnimplemented if the

@@ -339,9 +339,13 @@ std::shared_ptr<SparseValidator::Part> SparseValidator::part(std::size_t compone
   return state_->indices[component].part;
 }
 
-void SparseValidator::SetPart(std::size_t component, std::shared_ptr<Part> part) {
-  state_->indices[component].part = std::move(part);
-  state_->indices[component].shared = true;
+bool SparseValidator::SetPart(std::size_t component, const std::shared_ptr<Part>& part) {
+  State::Index& index = state_->indices[component];
+  if (part == nullptr || index.part == nullptr || part->pointers != index.part->pointers)
+    return false;
+  index.part = part;
+  index.shared = true;
+  return true;
 }
 
 Status SparseValidator::Check(const Object& object) {

@@ -81,10 +81,7 @@ struct IndexChecker::State {
       ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes({index, c}));
       BytesKey key;
       AppendKey(stored, key);
-      if (auto known = parts.Find(key)) {
-        validator.SetPart(c, std::move(known));
-        continue;
-      }
+      if (validator.SetPart(c, parts.Find(key))) continue;
       ZT_RETURN_IF_ERROR(FeedOne({index, c}, bytes, validator));
       if (auto part = validator.part(c)) parts.Add(key, std::move(part), bytes);
     }

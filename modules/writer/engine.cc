@@ -461,8 +461,9 @@ void Engine::MakeSparseValidators(PlanState& run) const {
       const std::vector<std::uint64_t> one = {
           component.role.size(), ByteWidth(component.element.dtype), blob.object, blob.component};
       key.insert(key.end(), one.begin(), one.end());
+      if (validator->part(c) == nullptr) continue;
       const auto [part, first] = parts.emplace(one, validator->part(c));
-      if (!first && part->second != nullptr) validator->SetPart(c, part->second);
+      if (!first) validator->SetPart(c, part->second);
     }
     const auto [found, fresh] = known.emplace(std::move(key), std::move(validator));
     run.sparse.emplace(i, PlanState::SparseObject{found->second, fresh});

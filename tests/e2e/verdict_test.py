@@ -114,6 +114,16 @@ class Verdicts(support.EndToEnd):
         self.agree(make_zt2.coo(coords=(0, 1, 2, 4)).finish(), DAMAGED, "index 3 is 4, beyond the dimension of 4")
         self.agree(make_zt2.coo(coords=(1, 0, 2, 1), shape=(3, 0)).finish(), DAMAGED, "tensor 'm': ")
 
+    def test_a_blob_that_is_row_pointers_and_coordinates(self):
+        for names in (("a", "b"), ("b", "a")):
+            for coords, want in (((0, 0, 2), DAMAGED), ((0, 1, 2), GOOD)):
+                file = make_zt2.File()
+                shared = file.part(make_zt2.u64s(*coords), "u64")
+                file.add(names[0], [2, 3], "zt.sparse_csr/1", values=file.part(bytes(8), "f32"),
+                         indices=file.part(make_zt2.u64s(0, 2) if coords[1] == 0 else make_zt2.u64s(2, 0), "u64"), indptr=shared)
+                file.add(names[1], [3], "zt.sparse_coo/1", values=file.part(bytes(12), "f32"), coords=shared)
+                self.agree(file.finish(), want, *["two elements name cell 0 in C order"] * (want == DAMAGED))
+
     def test_streams_that_hold_nothing(self):
         file = one(content=b"garbage!")
         raw = file.root["objects"]["t"]["parts"]["data"]
