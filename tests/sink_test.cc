@@ -569,10 +569,14 @@ TEST(FolderSink, FilesMoveIntoAFolderThatIsThere) {
   }
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 2);
   EXPECT_EQ(ReadFile(folder / "d/a"), "old");
+  ASSERT_EQ(::chmod((folder / "d/a").c_str(), 0600), 0);
   auto sink = CreateFolder(folder / "d", {.overwrite = true});
   WriteFile(sink->Staged("c"), "new");
   WriteFile(sink->Staged("a"), "new");
   ASSERT_OK(sink->Finish());
+  struct stat info;
+  ASSERT_EQ(::stat((folder / "d/a").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
   EXPECT_EQ(ReadFile(folder / "d/a") + ReadFile(folder / "d/c"), "newnew");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 3);
   EXPECT_THAT(folder.Entries(), ElementsAre("d"));
@@ -595,6 +599,23 @@ TEST(FolderSink, OfTwoForTheSameFilesOneIsRefused) {
     EXPECT_EQ(ReadFile(folder / "d/a") + ReadFile(folder / "d/b"), "firstthird");
     EXPECT_THAT(folder.Entries(), ElementsAre("d"));
   }
+}
+
+// The wait is no publication: a signal ends it.
+TEST(FolderSink, AFolderThatStaysLockedIsAnErrorAndAWaitCanBeEnded) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkdir((folder / "d").c_str(), 0777), 0);
+  const int lock = ::open((folder / "d").c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  const std::uint64_t begun = Publication::Begun();
+  auto sink = CreateFolder(folder / "d");
+  WriteFile(sink->Staged("a"), "a");
+  EXPECT_THAT(sink->Finish(),
+              Fails(StatusCode::kUnavailable, HasSubstr("d: another process has kept the folder")));
+  EXPECT_EQ(Publication::Begun(), begun);
+  ::close(lock);
+  EXPECT_OK(sink->Finish());
+  EXPECT_EQ(ReadFile(folder / "d/a"), "a");
 }
 
 TEST(FolderSink, WhatAKilledRunLeftIsRemoved) {

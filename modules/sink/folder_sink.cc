@@ -43,6 +43,19 @@ StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
   return names;
 }
 
+// For how long a folder that another process has locked is waited for.
+constexpr int kLockSeconds = 10;
+
+// Locks the folder. Returns false if another process keeps it locked.
+bool Lock(int folder) {
+  for (int attempt = 0; attempt < 50 * kLockSeconds; ++attempt) {
+    if (Retry([&] { return ::flock(folder, LOCK_EX | LOCK_NB); }) == 0 || errno != EWOULDBLOCK)
+      return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return false;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<FolderSink>> FolderSink::Create(std::string path,
@@ -122,8 +135,9 @@ Status FolderSink::Finish() {
     const int error = sink_io::SyncError([&] { return ::syncfs(staging_.fd()); });
     if (error != 0) return WithFile(IoError(error, "cannot sync the file system it is on"), path_);
   }
-  const Publication publication;
-  ZT_RETURN_IF_ERROR(beside_ ? Appear() : MoveFiles());
+  if (beside_) ZT_RETURN_IF_ERROR(Appear());
+  // The folder was there, or another run has made it since.
+  if (!beside_) ZT_RETURN_IF_ERROR(MoveFiles());
   if (!options_.sync) return OkStatus();
   const int error = sink_io::SyncError([&] { return ::fsync(holder_); });
   if (error == 0) return OkStatus();
@@ -131,8 +145,10 @@ Status FolderSink::Finish() {
       IoError(error, "it is complete and in place, but a crash may undo that: cannot sync"), path_);
 }
 
-// Renames the folder. rename(2) replaces an empty folder and nothing else.
+// Renames the folder. rename(2) replaces an empty folder and nothing else; where it is another,
+// beside_ becomes false and nothing else is done.
 Status FolderSink::Appear() {
+  const Publication publication;
   const mode_t mask = ::umask(0);
   ::umask(mask);
   if (::fchmod(staging_.fd(), 0777 & ~mask) != 0)
@@ -142,34 +158,39 @@ Status FolderSink::Appear() {
     staging_.Release();
     return OkStatus();
   }
-  // Another run has made the folder since.
-  if (error == ENOTEMPTY || error == EEXIST) return MoveFiles();
+  if (error == ENOTEMPTY || error == EEXIST) {
+    beside_ = false;
+    ::close(holder_);
+    holder_ = sink::internal::OpenFolder(path_);
+    return holder_ < 0 ? WithFile(IoError(errno, "cannot open the folder"), path_) : OkStatus();
+  }
   return WithFile(IoError(error, "cannot move the folder into place"), path_);
 }
 
 // Moves files, and folders of them, into the folder.
 Status FolderSink::MoveFiles() {
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(staging_.path()));
-  const int into = sink::internal::OpenFolder(path_);
-  if (into < 0) return WithFile(IoError(errno, "cannot open the folder"), path_);
   // One run after another, so that of two for the same files one is refused. Not all file systems
-  // have locks. Closing unlocks.
-  (void)Retry([&] { return ::flock(into, LOCK_EX); });
+  // have locks.
+  if (!Lock(holder_)) {
+    return WithFile(IoError("another process has kept the folder locked (flock) for " +
+                            std::to_string(kLockSeconds) + " seconds"),
+                    path_);
+  }
+  const Publication publication;
   Status status = options_.whole ? CheckNew(path_) : CheckFiles(path_, names, options_.overwrite);
   for (std::size_t i = 0; i < names.size() && status.ok(); ++i) {
-    const std::string to = path_ + "/" + names[i];
-    const int error =
-        sink::internal::Rename(staging_.path() + "/" + names[i], to, options_.overwrite);
+    const std::string from = Staged(names[i]), to = path_ + "/" + names[i];
+    struct stat older;
+    if (options_.overwrite && ::lstat(to.c_str(), &older) == 0 && S_ISREG(older.st_mode))
+      (void)::chmod(from.c_str(), older.st_mode & 0777);
+    const int error = sink::internal::Rename(from, to, options_.overwrite);
     if (error == 0) continue;
     status = WithFile(IoError(error, "cannot move the file into place; " + std::to_string(i) +
                                          " of " + std::to_string(names.size()) + " are there"),
                       to);
   }
-  if (status.ok() && options_.sync && beside_) {
-    const int error = sink_io::SyncError([&] { return ::fsync(into); });
-    if (error != 0) status = WithFile(IoError(error, "cannot sync the folder"), path_);
-  }
-  ::close(into);
+  ::flock(holder_, LOCK_UN);
   if (status.ok()) staging_.Remove();
   return status;
 }

@@ -157,7 +157,7 @@ std::unique_ptr<Sink> HashingSink(std::unique_ptr<Sink> to, DigestKind kind, std
 
 // Options of FolderSink.
 struct FolderSinkOptions {
-  bool overwrite = false;  // of files in the folder
+  bool overwrite = false;  // of files in the folder, whose permissions the new ones get
   bool whole = false;      // the folder must be new, or empty
   bool sync = true;        // as FileSinkOptions::sync
 };
