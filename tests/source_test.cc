@@ -181,12 +181,19 @@ TEST(OpenFile, AFileThatIsOpenedAgainIsTheFirst) {
   const auto source = *OpenFileForEachRead(folder / "f");
   EXPECT_EQ(Read(*source, 1, 3), "bcd");
   EXPECT_EQ(source->descriptor(), std::nullopt);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // more than the clock of files steps
   WriteFile(folder / "g", "ghijkl");
   std::filesystem::last_write_time(folder / "g", std::filesystem::last_write_time(folder / "f"));
   std::filesystem::rename(folder / "g", folder / "f");
   EXPECT_THAT(ReadError(*source, 1, 3),
               Fails(StatusCode::kDataLoss, StartsWith("another file has taken its name")));
   EXPECT_EQ(source->CheckUnchanged().code(), StatusCode::kDataLoss);
+}
+
+TEST(OpenFile, AFileThatIsOpenedAgainAndHasAnotherSizeIsRefused) {
+  const TempFolder folder;
+  WriteFile(folder / "f", "abcdef");
+  const auto source = *OpenFileForEachRead(folder / "f");
   std::filesystem::resize_file(folder / "f", 3);
   EXPECT_THAT(ReadError(*source, 1, 3),
               Fails(StatusCode::kDataLoss, HasSubstr("from 6 to 3 bytes")));

@@ -26,36 +26,41 @@ Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end) 
                      " were expected; the file is truncated");
 }
 
-// What shows that a file has been written to, or that another has taken its name. The time of the
-// last change of its inode shows neither: a link, a new name or other permissions, as a backup
-// makes them, set that as well.
+// What shows that a file has been written to, or that another has taken its name.
 struct FileStamp {
   explicit FileStamp(const struct stat& info)
       : device(info.st_dev),
         inode(info.st_ino),
         size(static_cast<std::uint64_t>(info.st_size)),
-        seconds(info.st_mtim.tv_sec),
-        nanoseconds(info.st_mtim.tv_nsec) {}
-  bool operator==(const FileStamp&) const = default;
+        modified(info.st_mtim),
+        changed(info.st_ctim) {}
 
   dev_t device;
   ino_t inode;
   std::uint64_t size;
-  time_t seconds;  // of the last modification
-  long nanoseconds;
+  timespec modified;
+  // The last change of the inode. It alone shows nothing: a link, a new name or other permissions,
+  // as a backup makes them, set it as well.
+  timespec changed;
 };
+
+bool AreEqual(const timespec& a, const timespec& b) {
+  return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
 
 // OK if `now` is the file that was `first` when it was opened, and nobody has written to it.
 Status CompareStamps(const FileStamp& first, const FileStamp& now) {
-  if (now == first) return OkStatus();
+  // File systems in user space may give a file that is opened again another inode number.
+  const bool renumbered = now.inode != first.inode || now.device != first.device;
+  if (renumbered && !AreEqual(now.changed, first.changed))
+    return InvalidData("another file has taken its name since it was opened");
   if (now.size != first.size) {
     return InvalidData("its size has changed since it was opened, from " +
                        std::to_string(first.size) + " to " + std::to_string(now.size) +
                        " bytes; wait until it is written");
   }
-  return InvalidData(now.inode == first.inode && now.device == first.device
-                         ? "it has been written to since it was opened; wait until it is written"
-                         : "another file has taken its name since it was opened");
+  if (AreEqual(now.modified, first.modified)) return OkStatus();
+  return InvalidData("it has been written to since it was opened; wait until it is written");
 }
 
 class FileBytes final : public ByteSource {
