@@ -23,9 +23,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the hidden folder in a folder that is there, which may be the root of a file system; that of
-// older versions, whose leftovers go, too.
+// The name part of the hidden folder inside an existing folder, which may be the root of a file
+// system. Older versions used the same name, so their leftovers are removed, too.
 constexpr std::string_view kInside = "extract";
+// An empty folder, for a moment, in the hidden one.
+constexpr std::string_view kProbe = ".mode.ztstream-tmp";
 
 bool IsDirectory(const std::string& path) {
   std::error_code error;
@@ -149,9 +151,11 @@ Status FolderSink::Finish() {
 // beside_ becomes false and nothing else is done.
 Status FolderSink::Appear() {
   const Publication publication;
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  if (::fchmod(staging_.fd(), 0777 & ~mask) != 0)
+  // The mode that a new folder gets here: umask(2) cannot be read without being set.
+  const std::string probe = Staged(std::string(kProbe));
+  struct stat made;
+  if (::mkdir(probe.c_str(), 0777) != 0 || ::lstat(probe.c_str(), &made) != 0 ||
+      ::rmdir(probe.c_str()) != 0 || ::fchmod(staging_.fd(), made.st_mode & 0777) != 0)
     return WithFile(IoError(errno, "cannot set the folder's mode"), path_);
   const int error = sink::internal::Rename(staging_.path(), path_, true);
   if (error == 0) {
