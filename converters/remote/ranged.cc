@@ -63,6 +63,25 @@ struct Segment {
   bool ended = false;
   HttpAnswer answer;
   std::shared_ptr<Exchange> exchange;
+  // Notified when at least `awaited` bytes have arrived: the fewest that a reader waits for.
+  CondVar arrived;
+  std::uint64_t awaited = kNobodyWaits;
+  static constexpr std::uint64_t kNobodyWaits = ~std::uint64_t{0};
+
+  // Records that the first `bytes` have arrived. A reader is only woken when it can go on.
+  void Arrived(std::uint64_t bytes) {
+    have = bytes;
+    if (have < awaited && !ended) return;
+    awaited = kNobodyWaits;
+    arrived.NotifyAll();
+  }
+  // Waits until the first `bytes` have arrived, or the request has ended.
+  void Await(std::uint64_t bytes, Mutex& mutex) ZT_REQUIRES(mutex) {
+    while (have < bytes && !ended) {
+      awaited = std::min(awaited, bytes);
+      arrived.Wait(mutex);
+    }
+  }
 };
 using SharedSegment = std::shared_ptr<Segment>;
 using Segments = std::map<std::uint64_t, SharedSegment>;
@@ -70,7 +89,6 @@ using Segments = std::map<std::uint64_t, SharedSegment>;
 // The state that a source shares with callbacks of the transport, which may outlive it.
 struct Shelf {
   Mutex mutex;
-  CondVar arrived;
   // By their first bytes. Segments do not overlap.
   Segments segments ZT_GUARDED_BY(mutex);
   std::size_t under_way ZT_GUARDED_BY(mutex) = 0;
@@ -420,8 +438,7 @@ class RangedBytes final : public ByteSource {
     };
     request.progress = [shelf = shelf_, segment](std::uint64_t have) {
       const MutexLock lock(shelf->mutex);
-      segment->have = have;
-      shelf->arrived.NotifyAll();
+      segment->Arrived(have);
     };
     request.done = [shelf = shelf_, segment](HttpAnswer answer) {
       End(*shelf, *segment, std::move(answer));
@@ -436,16 +453,16 @@ class RangedBytes final : public ByteSource {
 
   static void End(Shelf& shelf, Segment& segment, HttpAnswer answer) {
     const MutexLock lock(shelf.mutex);
-    if (answer.ok()) segment.have = segment.size();
+    const std::uint64_t have = answer.ok() ? segment.size() : segment.have;
     segment.answer = std::move(answer);
     segment.ended = true;
     segment.exchange = nullptr;
     --shelf.under_way;
-    shelf.arrived.NotifyAll();
+    segment.Arrived(have);
   }
 
-  // Copies the bytes of `segment` from `at` on as soon as some have arrived. Returns 0 if they must
-  // be requested again.
+  // Copies the bytes of `segment` from `at` on when those asked for have arrived, or as many as have
+  // before the request failed. Returns 0 if they must be requested again.
   StatusOr<std::size_t> Take(const SharedSegment& segment, std::uint64_t at,
                              std::span<std::byte> out, int& refreshed) {
     const std::uint64_t begin = at - segment->range.begin;
@@ -453,7 +470,7 @@ class RangedBytes final : public ByteSource {
     {
       const MutexLock lock(shelf_->mutex);
       segment->used = ++g_uses;
-      while (segment->have <= begin && !segment->ended) shelf_->arrived.Wait(shelf_->mutex);
+      segment->Await(std::min(segment->size(), begin + out.size()), shelf_->mutex);
       if (segment->have > begin) {
         take = std::min<std::uint64_t>(out.size(), segment->have - begin);
         segment->taken += take;
