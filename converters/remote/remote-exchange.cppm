@@ -20,6 +20,9 @@ struct TryEnd {
   std::string redirect;      // the absolute URL of a redirect
 };
 
+// A thread of the transport.
+class Lane;
+
 class Exchange {
  public:
   using Clock = std::chrono::steady_clock;
@@ -49,6 +52,7 @@ class Exchange {
   void Tell();
 
   HttpRequest request;
+  Lane* lane = nullptr;  // of the transport, that runs it
   std::size_t sent = 0;  // bytes of the body sent in this try
   bool cancelled = false, told = false;
   bool again = false;  // not the first try: use a new connection

@@ -1,4 +1,4 @@
-// zt.remote:http — HTTP requests, run by one thread with the multi interface of libcurl. Internal.
+// zt.remote:http — HTTP requests, run by few threads with the multi interface of libcurl. Internal.
 module zt.remote:http;
 
 import zt.std;
@@ -22,7 +22,7 @@ struct HttpAnswer {
   bool ok() const { return status.ok() && head.status >= 200 && head.status < 300; }
 };
 
-// A request. Its functions are called by the thread of the transport and must not block.
+// A request. Its functions are called by one thread of the transport and must not block.
 struct HttpRequest {
   std::string method = "GET";
   std::string url;
@@ -66,7 +66,7 @@ struct HttpRequest {
 // A request in progress.
 class Exchange;
 
-// Runs requests in a thread of its own. It retries failed connections, incomplete bodies, 408, 429
+// Runs requests in threads of its own: one, and more when many are in flight. It retries failed connections, incomplete bodies, 408, 429
 // and 5xx, after a random delay that doubles, or the delay that the server asks for. Thread-safe.
 class Transport {
  public:

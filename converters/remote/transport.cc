@@ -1,4 +1,4 @@
-// zt.remote:http — the thread that runs libcurl's multi interface.
+// zt.remote:http — the threads that run libcurl's multi interface.
 module;
 
 #include <errno.h>
@@ -16,6 +16,7 @@ import :exchange;
 import :http;
 import :url;
 import zt.core;
+import zt.pipeline;
 
 namespace zt::remote::internal {
 
@@ -29,6 +30,8 @@ using Running = std::shared_ptr<Exchange>;
 
 constexpr long kConnectSeconds = 10, kReceiveBuffer = 128 << 10, kSendBuffer = 512 << 10;
 constexpr curl_off_t kSlow = 1000;
+// A lane with so many requests gets another one beside it.
+constexpr std::size_t kEnough = 4;
 
 // A try of an exchange, with its handle of libcurl.
 struct Try {
@@ -191,16 +194,48 @@ void SetUp(const Curl& curl, Try& attempt) {
   SetFields(curl, attempt);
 }
 
+// Blocks signals for threads that are started while it lives: signals belong to the program, and
+// SIGPIPE of a connection must not end it.
+struct NoSignals {
+  sigset_t before;
+  NoSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  }
+  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+};
+
+// The most lanes. One receives about 1.3 GB/s, with TLS less.
+std::size_t MostLanes() {
+  constexpr unsigned kMost = 4;
+  static const unsigned most = std::min(kMost, UsableThreads());
+  return most;
+}
+
 }  // namespace
 
-struct Transport::State {
-  explicit State(const Curl& library) : curl(library), multi(library.multi_init()) {}
+// The bytes of the bodies of all requests.
+struct Traffic {
+  std::atomic<std::uint64_t> received = 0, sent = 0;
+};
+
+// A thread with connections of its own. Never deleted once its thread runs.
+class Lane {
+ public:
+  Lane(const Curl& library, Traffic& traffic)
+      : curl(library), multi(library.multi_init()), total(traffic) {}
+  ~Lane() { curl.multi_cleanup(multi); }
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
 
   const Curl& curl;
   CURLM* multi;
-  const ::pid_t process = ::getpid();
+  Traffic& total;
   std::thread thread;
-  std::atomic<std::uint64_t> received = 0, sent = 0;
+  std::atomic<std::size_t> load = 0;  // exchanges without a final answer
 
   Mutex mutex;
   std::vector<Running> fresh ZT_GUARDED_BY(mutex), resumed ZT_GUARDED_BY(mutex),
@@ -211,7 +246,13 @@ struct Transport::State {
   std::map<Exchange*, std::unique_ptr<Try>> active;
   std::multimap<Clock::time_point, Running> waiting;
 
-  void Add(std::vector<Running> State::* list, const Running& exchange) {
+  void Start(const Running& exchange) {
+    exchange->lane = this;
+    ++load;
+    Add(&Lane::fresh, exchange);
+  }
+
+  void Add(std::vector<Running> Lane::* list, const Running& exchange) {
     bool over = false;
     {
       const MutexLock lock(mutex);
@@ -220,11 +261,26 @@ struct Transport::State {
     }
     if (!over) {
       curl.multi_wakeup(multi);
-    } else if (list == &State::fresh) {
+    } else if (list == &Lane::fresh) {
       // The process is ending, and the thread has already cancelled all other exchanges.
       exchange->cancelled = true;
-      exchange->Tell();
+      Tell(*exchange);
     }
+  }
+
+  void Tell(Exchange& exchange) {
+    if (exchange.told) return;
+    --load;
+    exchange.Tell();
+  }
+
+  void Stop() {
+    {
+      const MutexLock lock(mutex);
+      stopping = true;
+    }
+    curl.multi_wakeup(multi);
+    if (thread.joinable()) thread.join();
   }
 
   void Run() {
@@ -271,7 +327,7 @@ struct Transport::State {
       active.erase(at);
     }
     std::erase_if(waiting, [&](const auto& each) { return each.second == exchange; });
-    exchange->Tell();
+    Tell(*exchange);
   }
 
   int Timeout() const {
@@ -289,7 +345,7 @@ struct Transport::State {
       auto attempt = std::make_unique<Try>(curl, exchange);
       if (attempt->easy == nullptr) {
         exchange->Fail(OutOfMemory());
-        exchange->Tell();
+        Tell(*exchange);
         continue;
       }
       SetUp(curl, *attempt);
@@ -322,15 +378,48 @@ struct Transport::State {
     curl_off_t down = 0, up = 0;
     curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
     curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_UPLOAD_T, &up);
-    received += static_cast<std::uint64_t>(down);
-    sent += static_cast<std::uint64_t>(up);
+    total.received += static_cast<std::uint64_t>(down);
+    total.sent += static_cast<std::uint64_t>(up);
     curl.multi_remove_handle(multi, attempt.easy);
     active.erase(exchange.get());
     if (exchange->EndTry(end)) {
       waiting.emplace(exchange->next_try(), exchange);
     } else {
-      exchange->Tell();
+      Tell(*exchange);
     }
+  }
+};
+
+struct Transport::State {
+  explicit State(const Curl& library) : curl(library) {}
+
+  const Curl& curl;
+  const ::pid_t process = ::getpid();
+  Traffic total;
+  Mutex mutex;
+  std::vector<std::unique_ptr<Lane>> lanes ZT_GUARDED_BY(mutex);
+  bool stopping ZT_GUARDED_BY(mutex) = false;
+
+  Status AddLane() ZT_REQUIRES(mutex) try {
+    auto lane = std::make_unique<Lane>(curl, total);
+    lanes.reserve(lanes.size() + 1);
+    const NoSignals none;
+    lane->thread = std::thread([lane = lane.get()] { lane->Run(); });
+    lanes.push_back(std::move(lane));
+    return OkStatus();
+  } catch (const std::system_error& error) {
+    return IoError(error.code().value(), "cannot start a thread");
+  }
+
+  // The lane for the next request: the one with the fewest, or a new one when all have enough.
+  Lane& Choose() {
+    const MutexLock lock(mutex);
+    Lane* least = nullptr;
+    for (const auto& lane : lanes) {
+      if (least == nullptr || lane->load < least->load) least = lane.get();
+    }
+    const bool another = least->load >= kEnough && lanes.size() < MostLanes() && !stopping;
+    return another && AddLane().ok() ? *lanes.back() : *least;
   }
 };
 
@@ -340,20 +429,6 @@ Mutex g_mutex;
 Transport* g_transport ZT_GUARDED_BY(g_mutex) = nullptr;
 Transport::State* g_state ZT_GUARDED_BY(g_mutex) = nullptr;
 
-// Blocks signals for threads that are started while it lives: signals belong to the program, and
-// SIGPIPE of a connection must not end it.
-struct NoSignals {
-  sigset_t before;
-  NoSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  }
-  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-};
-
 // Called before the exit handlers of libcurl and libcrypto.
 void Stop() {
   Transport::State* state = nullptr;
@@ -362,12 +437,13 @@ void Stop() {
     state = g_state;
   }
   if (state == nullptr || state->process != ::getpid()) return;
+  std::vector<Lane*> lanes;
   {
     const MutexLock lock(state->mutex);
     state->stopping = true;
+    for (const auto& lane : state->lanes) lanes.push_back(lane.get());
   }
-  state->curl.multi_wakeup(state->multi);
-  if (state->thread.joinable()) state->thread.join();
+  for (Lane* const lane : lanes) lane->Stop();
 }
 
 std::mutex g_warn_mutex;
@@ -383,12 +459,14 @@ StatusOr<Transport*> Transport::Get() {
   const Curl* const curl = LoadCurl(problem);
   if (curl == nullptr) return IoError(problem);
   auto* const state = new State(*curl);  // outlives every request
-  try {
-    const NoSignals none;
-    state->thread = std::thread([state] { state->Run(); });
-  } catch (const std::system_error& error) {
+  Status status;
+  {
+    const MutexLock first(state->mutex);
+    status = state->AddLane();
+  }
+  if (!status.ok()) {
     delete state;
-    return IoError(error.code().value(), "cannot start a thread");
+    return status;
   }
   if (g_state == nullptr) std::atexit(Stop);
   g_state = state;
@@ -398,16 +476,16 @@ StatusOr<Transport*> Transport::Get() {
 
 std::shared_ptr<Exchange> Transport::Start(HttpRequest request) {
   auto exchange = std::make_shared<Exchange>(std::move(request));
-  state_->Add(&State::fresh, exchange);
+  state_->Choose().Start(exchange);
   return exchange;
 }
 
 void Transport::Cancel(const std::shared_ptr<Exchange>& exchange) {
-  state_->Add(&State::given_up, exchange);
+  exchange->lane->Add(&Lane::given_up, exchange);
 }
 
 void Transport::Resume(const std::shared_ptr<Exchange>& exchange) {
-  state_->Add(&State::resumed, exchange);
+  exchange->lane->Add(&Lane::resumed, exchange);
 }
 
 HttpAnswer Transport::Perform(HttpRequest request) {
@@ -425,8 +503,8 @@ HttpAnswer Transport::Perform(HttpRequest request) {
   return *std::move(answer);
 }
 
-std::uint64_t Transport::received() const { return state_->received; }
-std::uint64_t Transport::sent() const { return state_->sent; }
+std::uint64_t Transport::received() const { return state_->total.received; }
+std::uint64_t Transport::sent() const { return state_->total.sent; }
 
 void SetWarnings(std::function<void(const std::string&)> warn) {
   const std::lock_guard lock(g_warn_mutex);
