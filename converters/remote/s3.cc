@@ -162,7 +162,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   if (!known.credentials->token.empty())
     out.secrets.push_back("x-amz-security-token: " + known.credentials->token);
   out.fields.push_back("x-amz-content-sha256: " +
-                       (url.scheme == "https" ? "UNSIGNED-PAYLOAD" : Sha256(request.body)));
+                       (open ? Sha256(request.body) : "UNSIGNED-PAYLOAD"));
   return out;
 }
 

@@ -40,7 +40,7 @@ struct UploadPart {
   std::span<const std::byte> bytes() const { return data.bytes().first(size); }
 };
 
-// The state that an upload shares with the thread of the transport and with AbandonUploads.
+// The state that an upload shares with the threads of the transport and with AbandonUploads.
 struct Progress {
   Mutex mutex;
   CondVar changed;
@@ -209,7 +209,9 @@ class Upload final : public Sink {
     std::uint64_t bytes = given != 0 ? given : expected_.value_or(kLeastPart + number_ * kMiB / 10);
     bytes = std::min(bytes, kMostPart);
     part_bytes_ = bytes;
-    current_ = pool_.Take(bytes);
+    // All that is in flight may stay for the next parts if they have one size.
+    if (!pool_) pool_.emplace(expected_ || given != 0 ? bytes * (kInFlight + 1) : kLeastPart);
+    current_ = pool_->Take(bytes);
     filled_ = 0;
     return OkStatus();
   }
@@ -508,8 +510,7 @@ class Upload final : public Sink {
   Status failure_;
   std::optional<std::uint64_t> expected_;  // bytes of a part
   std::uint64_t part_bytes_ = 0, filled_ = 0, position_ = 0, number_ = 0;
-  // Keeps the memory of one part, for the next.
-  BufferPool pool_{kLeastPart};
+  std::optional<BufferPool> pool_;  // made with the first part
   Buffer current_;
   std::map<unsigned, std::string> parts_;  // for the request that completes the upload
   std::vector<std::byte> tail_;            // the end of the last part, if there are no checksums
