@@ -190,6 +190,7 @@ class Bucket(http.server.BaseHTTPRequestHandler):
 
 class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
+    request_queue_size = 256  # with the usual 5, connections that begin together wait a second
 
     def handle_error(self, *_):
         pass

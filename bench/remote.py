@@ -149,14 +149,18 @@ def loopback(remote):
     connections = 10
     url = f"http://127.0.0.1:{remote.web}/{remote.big.name}"
     aws = ["aws", "s3", "cp", "--quiet", "--endpoint-url", f"http://127.0.0.1:{remote.bucket}", remote.big, "s3://out/a"]
-    found = remote.in_turn({
+    contenders = {"aws s3 cp": (aws, remote.bucket)} if shutil.which("aws") else {}
+    found = remote.in_turn(contenders | {
         "reading": (remote.read(url), 0), f"curl -Z, {connections} at once": (remote.curl(remote.web, connections), 0),
-        "writing": (remote.read(remote.big, "s3://out/m.zt"), remote.bucket), "aws s3 cp": (aws, remote.bucket),
+        "writing": (remote.read(remote.big, "s3://out/m.zt"), remote.bucket),
         "reading s3://": (remote.read("s3://in/" + remote.big.name), remote.bucket),
         "s3 to s3": (remote.read("s3://in/" + remote.big.name, "s3://out/n.zt"), remote.bucket)})
     seconds = {name: each[0] for name, each in found.items()}
     goal("reading, of the rate of curl -Z", seconds[f"curl -Z, {connections} at once"] / seconds["reading"], 0.9, at_most=False)
-    goal("writing, of the rate of aws s3 cp", seconds["aws s3 cp"] / seconds["writing"], 1, at_most=False)
+    if contenders:
+        goal("writing, of the rate of aws s3 cp", seconds["aws s3 cp"] / seconds["writing"], 1, at_most=False)
+    else:
+        print("  aws s3 cp: not installed (Debian: awscli)", flush=True)
     goal("s3 to s3, of the slower of the two", seconds["s3 to s3"] / max(seconds["reading s3://"], seconds["writing"]), 1.1)
 
 
