@@ -66,8 +66,9 @@ struct HttpRequest {
 // A request in progress.
 class Exchange;
 
-// Runs requests in threads of its own: one, and more when many are in flight. It retries failed connections, incomplete bodies, 408, 429
-// and 5xx, after a random delay that doubles, or the delay that the server asks for. Thread-safe.
+// Runs requests in threads of its own: one, and more when many are in flight. It retries failed
+// connections, incomplete bodies, 408, 429 and 5xx, after a random delay that doubles, or the delay
+// that the server asks for. Thread-safe.
 class Transport {
  public:
   // The transport of this process, started by the first call. kUnavailable if libcurl is missing.
