@@ -266,8 +266,7 @@ TEST(SparseValidator, ShareTheirParts) {
   const auto cells = SparseValidator::Make(coo, SpecVersion::k2_0, 1000);
   EXPECT_FALSE(cells->SetPart(0, pointers));
   cells->Add(0, Words({0, 0, 2}, 8));
-  EXPECT_THAT(Why(cells->Check(coo)),
-              testing::StartsWith("two elements name cell 0 in C order"));
+  EXPECT_THAT(Why(cells->Check(coo)), testing::StartsWith("two elements name cell 0 in C order"));
 }
 
 TEST(SparseValidator, AreForVersionsThatAskAndForCoordinatesOfUnknownNumber) {

@@ -90,8 +90,12 @@ std::string EscapeUnlessUtf8(std::string_view text) {
     } else if (text.size() > 2 && byte(0) == 0xed && byte(1) >= 0xa0 && byte(1) < 0xc0 &&
                (byte(2) & 0xc0) == 0x80) {
       length = 3;
-      out += {'\\', 'u', 'd', kHex[byte(1) >> 2 & 15],
-              kHex[(byte(1) & 3) << 2 | (byte(2) >> 4 & 3)], kHex[byte(2) & 15]};
+      out += {'\\',
+              'u',
+              'd',
+              kHex[byte(1) >> 2 & 15],
+              kHex[(byte(1) & 3) << 2 | (byte(2) >> 4 & 3)],
+              kHex[byte(2) & 15]};
     } else {
       length = 1;
       out += {'\\', 'x', kHex[byte(0) >> 4], kHex[byte(0) & 15]};
