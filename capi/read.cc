@@ -18,7 +18,7 @@ struct SubRange {
   std::uint64_t offset = 0, bytes = 0;  // within the range
 };
 
-// True if a component of so many bytes contains the range.
+// True if a component of `bytes` bytes contains the range.
 bool Lies(const Range& range, std::uint64_t bytes) {
   return range.offset <= bytes && range.out.size() <= bytes - range.offset;
 }

@@ -75,7 +75,7 @@ struct Decimal {
   int exponent = 0;
 };
 
-// Of "1.25e+03".
+// Parses "1.25e+03".
 Decimal ParseScientific(std::string_view text) {
   const std::size_t e = text.find('e');
   Decimal decimal;
@@ -167,7 +167,7 @@ Point Positional(double magnitude, DType type, int most_digits) {
   return {digits.substr(0, whole), magnitude == 0 ? "" : digits.substr(whole)};
 }
 
-// "e-05" with at least so many digits.
+// "e-05", with at least `digits` digits.
 std::string ExponentText(int exponent, std::size_t digits) {
   const std::string number = std::to_string(std::abs(exponent));
   return (exponent < 0 ? "e-" : "e+") +
@@ -182,7 +182,7 @@ std::string NonFiniteText(double value, bool always) {
   return SignText(value, always) + (std::isnan(value) ? "nan" : "inf");
 }
 
-// str() of a scalar: a float ends with .0 where it is whole, a part of a complex number does not.
+// str() of a scalar: a whole float ends with .0, a part of a complex number does not.
 std::string ScalarText(double value, DType type, bool always_sign, bool part) {
   if (!std::isfinite(value)) return NonFiniteText(value, always_sign);
   const double magnitude = std::abs(value);
@@ -274,7 +274,7 @@ class FloatColumn {
   std::size_t precision_ = 0, exponent_ = 0;  // digits
 };
 
-// What each element of an array is printed as.
+// The printed text of each element of an array.
 std::vector<std::string> ElementTexts(const ArrayValues& values) {
   const bool complex = values.element.type.starts_with("complex");
   const DType type = values.element.dtype;

@@ -1,4 +1,5 @@
-// zt.cli — bench: how fast this input is read, converted, compressed and written here, and what that suggests.
+// zt.cli — bench: how fast this input is read, converted, compressed and written here, and what
+// that suggests.
 module;
 
 #include <unistd.h>
@@ -22,7 +23,7 @@ double Since(Clock::time_point begin) {
   return std::max(std::chrono::duration<double>(Clock::now() - begin).count(), 1e-6);
 }
 
-// What is measured; the options are those of `convert` that do the same.
+// A measured task; `options` are those of `convert` for the same task.
 struct Work {
   std::string_view name, options;
   std::string_view zstd = "";  // as --zstd takes it; empty: raw
@@ -42,7 +43,7 @@ struct Run {
   double ratio = 1;  // stored bytes for each byte
 };
 
-// What several runs of the same work came to.
+// The results of several runs of the same work.
 struct Row {
   Work work;
   unsigned threads = 1;
@@ -57,7 +58,8 @@ struct Row {
   double rate() const { return static_cast<double>(bytes()) / seconds(); }
 };
 
-// Objects spread evenly over the input, `limit` bytes of them at most; the smallest one where none fits.
+// Objects spread evenly over the input, at most `limit` bytes of them; the smallest one if none
+// fits.
 std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
   std::uint64_t total = 0;
   for (const Object& object : source.objects()) total += Bytes(object);
@@ -81,7 +83,7 @@ std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
   return names;
 }
 
-// Of the objects with these names; of all where there are none.
+// The plan of the named objects, or of all if `names` is empty.
 StatusOr<Plan> PlanOf(const TensorSource& source, const std::set<std::string>& names,
                       const Work& work, ZstdOptions& zstd) {
   PlanOptions options;
@@ -91,7 +93,7 @@ StatusOr<Plan> PlanOf(const TensorSource& source, const std::set<std::string>& n
   return MakePlan(source, options);
 }
 
-// Whether the sample has floats that byte planes take.
+// True if the sample has floats that byte planes suit.
 StatusOr<bool> HasPlanes(const TensorSource& source, const std::set<std::string>& names) {
   ZstdOptions zstd;
   ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, kPlanes, zstd));
@@ -165,7 +167,7 @@ struct Report {
   std::vector<Suggestion> suggestions;  // the fastest first
 };
 
-// Of the output, as all of the input would be stored.
+// The estimated size of the output for the whole input.
 StatusOr<std::uint64_t> SizeOf(TensorSource& source, const Work& work) {
   WriterOptions options;
   ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, {}, work, options.zstd));
@@ -173,7 +175,8 @@ StatusOr<std::uint64_t> SizeOf(TensorSource& source, const Work& work) {
   return bytes.value_or(plan.output_bytes());
 }
 
-// What converting takes when reading, working and writing overlap: as long as the slowest of them.
+// Estimates the time of converting, in which reading, working and writing overlap: that of the
+// slowest.
 Status Suggest(TensorSource& source, Report& report) {
   const Row& write = report.rows.back();
   for (const Work& work : {kConvertRaw, kZstd, kHuffman, kPlanes}) {
@@ -234,7 +237,7 @@ StatusOr<Report> Measure(const Args& args) {
     ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), std::move(run));
     return OkStatus();
   };
-  // What the disk gives, unless the system still holds the input in memory. It can be had but once.
+  // Measures the disk, unless the input is in the page cache. Only the first read does so.
   ZT_RETURN_IF_ERROR(measure(report.rows.emplace_back(Row{kReadFirst, all, {}})));
   sample = std::max<std::uint64_t>(report.rows.front().bytes(), 1);
   ZT_ASSIGN_OR_RETURN(const bool planes, HasPlanes(*source, names));

@@ -1,4 +1,4 @@
-// zt.cli:changed — bodies.
+// zt.cli:changed — reads components through the transforms of a plan.
 module;
 
 #include "core/status_macros.h"

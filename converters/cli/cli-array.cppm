@@ -6,16 +6,16 @@ import zt;
 
 namespace zt::cli::internal {
 
-// The positions that a slice takes of one dimension: first, first + step, ...; printed from the
-// last to the first if `reversed`.
+// The positions of one dimension in a slice: first, first + step, ...; printed from the last to the
+// first if `reversed`.
 struct Axis {
   std::uint64_t first = 0, step = 1, count = 0;
   bool reversed = false;
-  bool kept = true;  // false: one position was named, and the dimension goes
+  bool kept = true;  // false: a single position was given, which drops the dimension
 };
 
-// What stands between the brackets of "name[0:4,:8]": integers, start:stop:step and one "...".
-// kInvalidArgument.
+// Parses the text between the brackets of "name[0:4,:8]": integers, start:stop:step and one "...".
+// kInvalidArgument if it is malformed.
 StatusOr<std::vector<Axis>> ParseSlice(std::string_view text, std::span<const std::uint64_t> shape);
 
 // Numbers in C order, little-endian.
@@ -24,19 +24,20 @@ struct ArrayValues {
   Shape shape = {};
   std::vector<std::byte> bytes = {};
   std::vector<bool> reversed = {};  // dimensions whose last position comes first
-  std::vector<bool> cut =
-      {};  // dimensions of which the first and last three positions are there alone
+  // True for a dimension of which only the first and last three positions are stored.
+  std::vector<bool> cut = {};
 
-  // The place of an element among them, for one position of each dimension as they are shown.
+  // The index in `bytes`, in elements, of the element at these printed positions.
   std::size_t Place(std::span<const std::size_t> index) const;
 };
 
-// How many elements numpy prints whole, and of how many at either end of a dimension beyond.
+// numpy prints arrays of up to kWholeArray elements whole; of larger ones, kEdge positions at
+// either end of each dimension.
 inline constexpr std::uint64_t kWholeArray = 1000, kEdge = 3;
 
-// str() of a numpy array of them; of no dimension that of a number.
+// str() of the numpy array; of the number, if there is no dimension.
 std::string ArrayText(const ArrayValues& values);
-// Nested lists of what NumberJson gives for floats. A complex number is a list of its two parts.
+// Appends nested lists; floats as by NumberJson, a complex number as a list of its two parts.
 void AppendArrayJson(const ArrayValues& values, std::string& out);
 
 }  // namespace zt::cli::internal

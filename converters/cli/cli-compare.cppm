@@ -24,28 +24,28 @@ enum class DifferenceKind {
 // and elements are numbers on both sides.
 struct Difference {
   DifferenceKind kind = DifferenceKind::kValues;
-  std::string tensor = {};     // empty: kFileAttribute; by Repeated where one may have many
+  std::string tensor = {};     // empty: kFileAttribute; by Repeated if one may have many
   std::string component = {};  // kDType and kValues: its role
   std::string attribute = {};  // kAttribute and kFileAttribute: its key
-  // What each says of format, shape, the attribute (empty: it has none), components or type.
+  // Each side's format, shape, attribute (empty: it has none), components or type.
   std::string first = {}, second = {};
   // kFormat and kDType: whether the values were found equal nevertheless.
   bool equal_values = false;
   // kValues.
   std::uint64_t elements = 0;
-  Shape at = {};  // the place of the first element that differs
+  Shape at = {};  // index of the first element that differs
   ValueCounts counts = {};
 };
 // "tensor 'w': 3 of 100 elements differ, by at most 0.5".
 std::string FormatDifference(const Difference& difference, std::string_view first,
                              std::string_view second);
 Json ToJson(const Difference& difference);
-// How many a command prints unless it is asked for all.
+// Limit on the differences that a command prints by default.
 inline constexpr std::size_t kMostDifferences = 20;
 
 struct Comparison {
-  std::vector<Difference>
-      differences;              // in the order of the first input, then what only the second has
+  // In the order of the first input, then tensors that only the second has.
+  std::vector<Difference> differences;
   std::uint64_t tensors = 0;    // in both, files of the model among them
   std::uint64_t files = 0;      // of these
   std::uint64_t differing = 0;  // tensors in both that differ
@@ -59,7 +59,7 @@ struct Comparison {
   };
   Error largest, relative;
 };
-// "57 tensors and 6 files": what is in both.
+// "57 tensors and 6 files": the objects in both.
 std::string ComparedText(const Comparison& compared);
 
 // Which attributes are compared.
@@ -74,16 +74,15 @@ struct CompareOptions {
   AttributeChoice attributes = AttributeChoice::kTensors;
   // The names that the objects of the first input have in the second; empty: their own.
   std::vector<std::string> names = {};
-  // Asked of the names of tensors in the second; null: all are compared.
+  // Selects tensors by their names in the second input; null selects all.
   Selector* selector = nullptr;
 };
 
-// Streams both in bounded memory. At most one may be unseekable. Both are finished. Errors name
-// file and tensor.
+// Reads both inputs in bounded memory and calls Finish of both. At most one may be unseekable.
+// Errors name file and tensor.
 StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
                              const CompareOptions& options);
-// The same for a command: prints the inputs' warnings, shows progress, ends on a signal. `options`
-// says what is compared.
+// Compare for a command: prints the inputs' warnings, shows progress, and is cancelled by a signal.
 StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, const Common& common,
                                     std::string_view verb, CompareOptions options = {});
 

@@ -23,13 +23,13 @@ using OpenedSource = StatusOr<std::unique_ptr<TensorSource>>;
 struct Format {
   std::string_view name;   // as --from and --to spell it
   std::string_view title;  // with its versions: "npy 1 to 3"
-  // Of its files, separated by blanks; the usual one first.
+  // Suffixes of its files, separated by blanks; the usual one first.
   std::string_view suffixes;
   // The suffix of its indexes. An index is opened like its folder.
   std::string_view index;
   // "a zip archive", if the format cannot be read from a pipe; else empty.
   std::string_view read_from_end;
-  // Whether the first bytes are those of this format.
+  // True if the first bytes are those of this format.
   bool (*recognise)(std::span<const std::byte> head);
   OpenedSource (*open)(FormatInput input);
   // Null if a folder of such files is not a checkpoint. `files` are the sorted names in the folder.

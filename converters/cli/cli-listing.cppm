@@ -8,13 +8,13 @@ import :output;
 namespace zt::cli::internal {
 
 struct ListedComponent : StoredComponent {
-  // False where it does not lie in the file as it is: it has no offset.
+  // False if the file does not store it unchanged: it has no offset.
   bool located = true;
-  // False where the format has no encodings.
+  // False if the format has no encodings.
   bool encoded = true;
-  // The name of the shard that it lies in, where there are shards.
+  // The name of its shard, if there are shards.
   std::string file = {};
-  // The tensor whose bytes these are as well, where an earlier one has them.
+  // The earlier tensor that has the same bytes.
   std::optional<std::string> shares = std::nullopt;
 };
 
@@ -23,15 +23,15 @@ struct ListedObject {
   Shape shape;
   Value::Map attributes;
   std::vector<ListedComponent> components;
-  std::string path = {};  // of a file that goes with the model; empty of tensors
-  std::shared_ptr<const TensorStats> stats = {};  // where they were asked for
+  std::string path = {};  // of a file that goes with the model; empty for tensors
+  std::shared_ptr<const TensorStats> stats = {};  // null unless requested
 
-  // What people call its type: "bf16", "q4_0", "sparse_csr".
+  // The usual name of its type: "bf16", "q4_0", "sparse_csr".
   std::string type() const;
-  // Elements of the tensor as a model counts them; those stored, of a sparse one.
+  // Elements of the tensor as a model counts them; for a sparse tensor, those stored.
   std::uint64_t parameters() const;
-  bool tied() const;             // all its bytes are an earlier one's
-  std::uint64_t stored() const;  // what others have as well not counted
+  bool tied() const;             // true if all components share earlier blobs
+  std::uint64_t stored() const;  // stored bytes, without shared blobs
   std::uint64_t decoded() const;
 };
 
@@ -47,24 +47,25 @@ struct Listing {
 std::span<const ListedObject> TensorsOf(const Listing& listing);
 std::span<const ListedObject> FilesOf(const Listing& listing);
 
-// Orders the objects: "name", "size" (the largest first), "offset". Empty: by offset those of a manifest, which has
-// an order of its own; others stay as their source has them.
+// Sorts the objects by "name", "size" (the largest first) or "offset". If `order` is empty, objects
+// of a manifest are sorted by offset, and others keep the order of their source.
 void Sort(Listing& listing, const std::string& order);
 
-// Lines for people. Columns are left out and names cut in the middle to fit `columns`; 0 leaves all whole. Different
-// names never look alike.
+// How text is laid out. Columns are left out and names shortened in the middle to fit `columns`; 0
+// leaves all whole. Different names never look alike.
 struct TextOptions {
   bool verbose = false;
   std::size_t columns = 0;
 };
-// The first line, attributes, and a line for each type where there are several.
+// The first line, attributes, and a line for each type if there are several.
 std::string HeadingText(const Listing& listing);
 std::string TableText(const Listing& listing, const TextOptions& options);
-// The figures of each tensor in place of how it is stored, under a line that names them.
+// The table with the figures of each tensor instead of its storage.
 std::string StatsTableText(const Listing& listing, const TextOptions& options);
-// A line for each file; empty where there is none.
+// A line for each file; empty if there is none.
 std::string FilesText(const Listing& listing);
-// Names folded by their dots, numbered ones in their order. Those of a layer that are numbered and alike share a line.
+// A tree of the parts of names, numbered parts in numeric order. Equal numbered layers share a
+// line.
 std::string TreeText(const Listing& listing, const TextOptions& options);
 // Returns a self-contained HTML page that shows a listing, given as JSON (converters/cli/page).
 std::string PageText(std::string_view json);

@@ -8,11 +8,11 @@ namespace zt::cli::internal {
 
 // How the stored elements of a component become numbers.
 struct NumberForm {
-  // Of the numbers: bool, an integer, f16, f32, f64, complex64 or complex128. What numpy has no
-  // type for becomes f32, which holds all its values.
+  // The type of the numbers: bool, an integer, f16, f32, f64, complex64 or complex128. Types that
+  // numpy lacks become f32, which holds all their values.
   ElementType element;
-  std::shared_ptr<const Transform> decode = nullptr;  // null where the bytes are the numbers
-  // The smallest run that is decoded by itself: its bytes, and its numbers.
+  std::shared_ptr<const Transform> decode = nullptr;  // null if the bytes are the numbers
+  // The smallest run that can be decoded alone: its size in bytes, and in numbers.
   std::size_t unit_bytes = 1, unit_numbers = 1;
   Shape shape;            // of the numbers
   std::uint64_t numbers;  // the product of the shape
@@ -20,18 +20,18 @@ struct NumberForm {
   // Decodes whole units.
   std::vector<std::byte> Decoded(std::span<const std::byte> units) const;
 };
-// kUnimplemented, naming the type, where its numbers are not known. A component of several is an
-// array of one dimension.
+// kUnimplemented, naming the type, if its elements are not known numbers. A component of an object
+// with several has one dimension.
 StatusOr<NumberForm> FormOf(const Object& object, std::size_t component);
 
-// What `inspect --stats` says of a tensor.
+// The figures of a tensor for `inspect --stats`.
 struct TensorStats {
   NumberStats numbers = {};
   bool stored = false;  // of the stored values of a sparse tensor; its other elements are zeros
-  std::string skipped = {};  // why there are none
+  std::string skipped = {};  // why there are no figures; empty if there are
 };
-// Of the objects with these numbers, in that order; equal bytes are read once. Errors name file and
-// tensor.
+// The figures of the objects with these indices, in that order; equal bytes are read once. Errors
+// name file and tensor.
 StatusOr<std::vector<std::shared_ptr<const TensorStats>>> Measure(
     TensorSource& source, std::span<const std::uint32_t> objects, const Common& common);
 

@@ -1,4 +1,5 @@
-// zt.cli:restore — extract into a folder of safetensors: weights, their index and files, as the model came or anew. Internal.
+// zt.cli:restore — extract into a folder of safetensors: the original files, or new weight files
+// with an index. Internal.
 module zt.cli:restore;
 
 import zt.std;
@@ -7,9 +8,10 @@ import :changed;
 
 namespace zt::cli::internal {
 
-// Writes these objects of the source, and its files, as a folder: byte for byte the one that the model came from, where its
-// attribute says how that was and nothing changes it, else with new files of weights. All is written beside it, below a folder
-// that nobody else can write to, and renamed once it is whole. Prints what came of it. `changed` is the source, or null.
+// Writes the selected objects and the model's files as a folder. If the attribute ztstream.folder
+// describes the original files and no tensor has changed, they are restored byte for byte;
+// otherwise new weight files are written. Writes to a private hidden folder first and renames it at
+// the end. Prints the result. `changed` is the source if rules changed it, else null.
 Status RestoreFolder(const Args& args, TensorSource& source,
                      const std::vector<std::uint32_t>& selected, const ChangedSource* changed);
 

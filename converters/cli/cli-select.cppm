@@ -1,4 +1,4 @@
-// zt.cli:select — which tensors the words of a command line mean. Internal.
+// zt.cli:select — selects tensors by the words of a command line. Internal.
 module zt.cli:select;
 
 import zt.std;
@@ -9,14 +9,14 @@ namespace zt::cli::internal {
 // The names of the source's tensors, sorted. The source must outlive them.
 std::vector<std::string_view> NamesOf(const TensorSource& source);
 
-// A word that means tensors, in every command the first of these that it is:
-//   - the name of a tensor: that one
-//   - "glob:" and a shell pattern: all whose whole name it matches
-//   - a regular expression (RE2): all in whose name it matches somewhere
-// Resolve comes before Matches. Copies are one pattern.
+// A word that selects tensors, in every command as the first of these kinds that applies:
+//   - the name of a tensor: that tensor
+//   - "glob:" and a shell pattern: tensors whose whole name matches
+//   - a regular expression (RE2): tensors with a match anywhere in the name
+// Call Resolve before Matches. Copies share their state.
 class Pattern {
  public:
-  // `option` is where the word was given: "--include"; empty for an operand.
+  // `option` is the option of the word, "--include"; empty for an operand.
   Pattern(std::string option, std::string word);
   // `names` are those of all tensors, sorted. kInvalidArgument if the word is none of the three, or
   // a shell pattern that matches every name as a regular expression.
@@ -25,9 +25,10 @@ class Pattern {
 
   // "--include 'norm'", as it was typed.
   const std::string& text() const { return text_; }
-  // A line if the word may be a shell pattern, which would match fewer tensors; else empty.
+  // A warning if the word may be meant as a shell pattern, which would match fewer tensors; else
+  // empty.
   std::string warning() const;
-  // The name that it is; empty of patterns.
+  // The exact name, or empty if the word is a pattern.
   std::string_view name() const;
 
  private:
@@ -58,19 +59,20 @@ class Patterns {
   std::vector<std::size_t> others_;
 };
 
-// --include and --exclude: the tensors that an included word means, or all, without those that an
-// excluded word means. Files of the model are not asked about.
+// --include and --exclude: the tensors selected by an included word, or all, without those selected
+// by an excluded word. Does not apply to files of the model.
 class Selector {
  public:
   explicit Selector(const Args& args);
-  // Whether it may leave out tensors.
+  // True if it may leave out tensors.
   bool active() const { return !include_.empty() || !exclude_.empty(); }
   // See Pattern.
   Status Resolve(std::span<const std::string_view> names);
   // Counts the tensor for each word that means it.
   bool Selects(std::string_view name);
 
-  // A line for each word that may be wrong: it matched no tensor, or more than a shell pattern would.
+  // A line for each word that may be wrong: it matched no tensor, or more than a shell pattern
+  // would.
   std::vector<std::string> Warnings() const;
   // "--include 'norm': 12 tensors", a line for each word.
   std::vector<std::string> Uses() const;

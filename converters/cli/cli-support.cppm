@@ -60,13 +60,12 @@ class CancelsWriter {
   CancelsWriter& operator=(const CancelsWriter&) = delete;
 };
 
-// Says that the command's output has its name: from now on a signal does not end the run, which
-// reports and ends by itself.
+// Marks the command's output as published: from now on a signal does not end the run, which reports
+// its result and ends by itself.
 void Completed();
-// True if a signal has asked the program to end before Completed was called: nothing is printed any
-// more but that.
+// True if a signal arrived before Completed. The program then prints only that it was interrupted.
 bool Ended();
-// What the program says after a signal depends on these options.
+// Sets the options for what the program prints after a signal.
 void SetCommon(const Common& common);
 
 // ---- one .zt file of a conversion, written and published ----------------------------------------

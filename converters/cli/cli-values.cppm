@@ -6,26 +6,26 @@ import :output;
 
 namespace zt::cli::internal {
 
-// How far apart numbers x and y of two sides may be: |x - y| <= absolute + relative * |y|. NaN then
-// equals NaN, and -0 equals 0. Without a tolerance elements are equal where their bits are.
+// Limit on the difference of numbers x and y: |x - y| <= absolute + relative * |y|. NaN then equals
+// NaN, and -0 equals 0. Without a tolerance elements are equal if their bits are.
 struct Tolerance {
   double absolute = 0, relative = 0;
 };
 
-// What differs in a run of elements. Errors are of all numbers, within the tolerance or not.
+// The differences in a run of elements. Errors count all numbers, within the tolerance or not.
 struct ValueCounts {
   std::uint64_t differing = 0;
-  // Of the differing: NaN on either side; on both, with other bits; -0 on one side, 0 on the other.
+  // Differing elements that are NaN on one side or both; on both, with other bits; -0 and 0.
   std::uint64_t nan = 0, both_nan = 0, zeros = 0;
-  // The first that differs, by its place in C order, and what each side has there: a number, a list
-  // of two, "nan", "inf"; null where elements are no numbers.
+  // The index in C order of the first differing element, and its value on each side: a number, a
+  // list of two, "nan", "inf"; null if elements are not numbers.
   std::optional<std::uint64_t> first = std::nullopt;
   Json values[2] = {};
-  // Of numbers that are not equal, the largest |x - y|, and |x - y| / |y| where y is not 0.
+  // The largest |x - y| of unequal numbers, and the largest |x - y| / |y| with y other than 0.
   std::optional<double> largest = std::nullopt, relative = std::nullopt;
   double squares = 0;  // the sum of |x - y|^2
 
-  // Adds those of the elements that follow.
+  // Adds the counts of the next elements.
   void Add(const ValueCounts& later);
 };
 
@@ -35,8 +35,8 @@ Json NumberJson(double value);
 // Compares the elements of two components of the same shape. Immutable, for all threads.
 class ValueComparer {
  public:
-  // Nothing where the elements of one side are not comparable with the other's. Types may differ:
-  // then elements are compared as numbers, GGUF's blocks as the numbers they stand for.
+  // nullopt if the elements of the two sides are not comparable. Types may differ: elements are
+  // then compared as numbers, and GGUF blocks by their dequantized numbers.
   static std::optional<ValueComparer> Make(const Object& first, const Component& first_component,
                                            const Object& second, const Component& second_component,
                                            const std::optional<Tolerance>& tolerance);
@@ -56,7 +56,7 @@ class ValueComparer {
   // `first` and `second` hold the same number of elements, the earliest of which is the `at`th.
   ValueCounts Compare(std::uint64_t at, std::span<const std::byte> first,
                       std::span<const std::byte> second) const;
-  // Comparers that are alike find the same in the same bytes.
+  // Equal keys: equal results for equal bytes.
   auto Key() const {
     return std::tuple(sides_[0].format, std::string_view(sides_[0].element.type),
                       sides_[0].element.dtype, sides_[1].format,

@@ -10,8 +10,8 @@ export namespace zt::cli {
 // before any thread starts.
 void InstallSignals();
 
-// After SIGINT and with status 130, ends the process by that signal, so that the loop of a shell that
-// runs it ends, too; else returns `status`.
+// After SIGINT and with status 130, ends the process by that signal, so that the loop of a shell
+// that runs it ends, too; else returns `status`.
 int EndBySignal(int status);
 
 // Runs the command of a command line, given as words, prints results and errors, and returns the

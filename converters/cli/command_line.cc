@@ -144,7 +144,7 @@ std::optional<T> ParseWhole(std::string_view text, Format... format) {
 
 // ---- values -------------------------------------------------------------------------------------
 
-// Checks the text of a value by the type of its member of Args, and stores it. Returns the problem,
+// Parses the text of a value by the type of its member of Args, and stores it. Returns the problem,
 // or an empty string.
 struct Keep {
   const Option& option;
@@ -423,6 +423,7 @@ std::optional<std::uint64_t> ParseSize(std::string_view text) {
 
 std::optional<ZstdChoice> ParseZstd(std::string_view text) {
   if (text == "huffman") return ZstdChoice{.huffman = true};
+  // `huffman` is for the components that planes do not suit: integers and bools.
   if (text == "planes") return ZstdChoice{.huffman = true, .planes = true};
   const auto level = ParseWhole<int>(text);
   return level ? std::optional(ZstdChoice{.level = *level}) : std::nullopt;
@@ -494,7 +495,7 @@ using namespace internal;
 
 namespace {
 
-// Makes every command take URLs where it takes paths.
+// Lets every command take URLs as paths.
 void UseUrls(const Args& args) {
   RemoteOptions options;
   options.no_sign_request = args.no_sign_request;

@@ -23,7 +23,7 @@ struct Pair {
   ValueComparer comparer;
   // The difference that has been found already: of format or dtype.
   std::optional<std::size_t> found = std::nullopt;
-  // The pair that has the same bytes on both sides, where there is one: it is read for both.
+  // An earlier pair with the same bytes on both sides: it is read for both.
   std::optional<std::size_t> same_as = std::nullopt;
   ValueCounts counts = {};  // gathered in order
 };
@@ -33,7 +33,7 @@ constexpr std::uint64_t kRangeWeight = 512;
 
 constexpr std::string_view kLogicalShape = "logical_shape";
 
-// The place of an element, or its number where the shape does not count elements.
+// The place of an element, or its number if the shape does not count elements.
 Shape PlaceOf(std::uint64_t element, const Shape& shape, std::uint64_t elements) {
   if (ElementCount(shape) != elements) return {element};
   Shape place(shape.size(), std::uint64_t{0});
@@ -114,7 +114,7 @@ class Comparer {
       taken[found->second] = true;
       ++result_.tensors;
       if (IsFile(first_.objects()[i])) ++result_.files;
-      // What is listed but cannot be read has no bytes that could be compared.
+      // An object that is listed but cannot be read has no bytes to compare.
       ZT_RETURN_IF_ERROR(WithTensor(first_.CheckReadable(i), first_.objects()[i].name));
       ZT_RETURN_IF_ERROR(WithTensor(second_.CheckReadable(found->second), name));
       MatchObjects(i, found->second);
@@ -164,7 +164,8 @@ class Comparer {
     }
   }
 
-  // Types and sizes of components, which go to matched_. False where sizes differ.
+  // Compares types and sizes of components, and adds the components to matched_. False if sizes
+  // differ.
   bool MatchComponents(
       std::uint32_t i, std::uint32_t j,
       const std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>& roles) {
@@ -194,8 +195,8 @@ class Comparer {
     return sizes;
   }
 
-  // Has the values of two components compared, if they can be. `found` is the difference that is
-  // already known.
+  // Adds a pair of components to compare, if their values are comparable. `found` is the index of
+  // the difference that is already known.
   void AddPair(std::uint32_t i, std::uint32_t j, std::uint32_t c, std::uint32_t d,
                std::optional<std::size_t> found) {
     const Object& a = first_.objects()[i];
@@ -206,7 +207,7 @@ class Comparer {
     pairs_.push_back({{i, c}, {j, d}, &a, &a.components[c], *std::move(comparer), found});
   }
 
-  // Without those that are compared otherwise, or that a file of the model has for its format.
+  // The attributes to compare: without those that only say how a file is declared.
   static std::map<std::string_view, const Value*> AttributesOf(const Object& object) {
     std::map<std::string_view, const Value*> attributes;
     for (const auto& [key, value] : object.attributes) attributes.emplace(key, &value);
@@ -222,7 +223,7 @@ class Comparer {
     MatchAttributes(DifferenceKind::kFileAttribute, kFileItself, "", sides[0], sides[1]);
   }
 
-  // Compares encodings, where the order of keys does not count and NaN equals itself. Skips a
+  // Compares the CBOR encodings: the order of keys does not count, and NaN equals NaN. Skips a
   // logical_shape that is a shape: it has been compared as one.
   void MatchAttributes(DifferenceKind kind, std::uint64_t i, const std::string& tensor,
                        const std::map<std::string_view, const Value*>& a,
@@ -253,9 +254,9 @@ class Comparer {
     }
   }
 
-  // Aliases and tied weights have the same bytes: one pair of them is read, the others take its
-  // result. A source checks bytes that have a rule as they are read, for the tensor that asks for
-  // them: so those must be declared alike.
+  // Aliases and tied weights have the same bytes: one pair of them is read, the others get its
+  // result. A source validates indices against the declaration of the tensor it reads for, so two
+  // pairs share a result only if their declarations are equal.
   void FindSame() {
     using Declared = std::tuple<std::optional<DataRule>, std::string_view, Shape, std::uint64_t>;
     const auto declared = [](const Pair& pair) -> Declared {
@@ -279,7 +280,7 @@ class Comparer {
     }
   }
 
-  // What packed elements are an array of: their own shape counts bytes.
+  // The shape in elements; the shape of packed elements counts bytes.
   static Shape LogicalShape(const Object& object) {
     const Value* const logical = FindMember(object.attributes, kLogicalShape);
     return logical == nullptr ? object.shape : ToShape(*logical).value_or(object.shape);
@@ -337,14 +338,15 @@ class Comparer {
     }
   }
 
-  // Behind the objects of the first input: what the whole files have, what only the second has.
+  // Sort keys after all objects of the first input: attributes of the file, then tensors that only
+  // the second has.
   static constexpr std::uint64_t kLast = ~std::uint64_t{0}, kFileItself = kLast - 1;
   struct Found {
-    std::uint64_t object;  // of the first input, for the order
+    std::uint64_t object;  // sort key: the object's index in the first input
     Difference difference;
-    std::size_t order = 0;  // of finding
+    std::size_t order = 0;  // in which it was found
   };
-  // Components of the two objects at hand, and what is known of them.
+  // Two components to compare, and the difference already found between them.
   struct Matched {
     std::uint32_t first, second;
     std::optional<std::size_t> found;

@@ -115,7 +115,7 @@ StatusOr<Comparison> Diff(const Args& args) {
   return found;
 }
 
-// What ends the command: one line.
+// The last line of the output.
 std::string Summary(const Args& args, const Comparison& found) {
   const bool equal = found.differences.empty();
   std::string out = "equal: " + ComparedText(found);

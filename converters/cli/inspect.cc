@@ -100,7 +100,7 @@ std::string ListingMembers(const Listing& listing) {
   return out;
 }
 
-// Of one file its members, of several an array of them.
+// The members of one file's listing; for several files, an array of them.
 std::string ListingJson(std::span<const Listing> listings, const Common& common) {
   std::string out = Opened(Envelope(common, true)) + ",";
   if (listings.size() == 1) return out + ListingMembers(listings[0]).substr(1) + "}\n";
@@ -140,8 +140,8 @@ std::string VersionOf(const Manifest& manifest) {
                                        : manifest.version_text;
 }
 
-// Warns of the shards in which tensors lie and that are not there, as reading them would say it.
-// The root says all that is listed without them.
+// Warns of missing shards that hold tensors, with the error that reading them would give. The root
+// alone is enough for the listing.
 void WarnOfMissing(const Manifest& manifest, const std::string& path, const InputOptions& options,
                    Listing& listing) {
   std::set<std::uint32_t> used;
@@ -312,7 +312,7 @@ Status Select(const Args& args, const Operands& operands, std::vector<Listed>& o
                   file);
 }
 
-// Reads what is listed. `source` is null where the listing did not need it.
+// Adds the figures of the listed tensors. `source` is null if the listing was made without it.
 Status AddStats(const Args& args, std::unique_ptr<TensorSource> source, Listing& listing) {
   if (source == nullptr) {
     ZT_ASSIGN_OR_RETURN(source, OpenInputs({args.file()}, args));

@@ -19,7 +19,8 @@ const ListedComponent* Elements(const ListedObject& object) {
   return nullptr;
 }
 
-// What a component is an array of, if its bytes are known: a tensor's own shape for its one array, else a length.
+// The shape of a component if its size is known: the tensor's own if it has one component, else a
+// length.
 std::string ShapeText(const ListedObject& object, const ListedComponent& component) {
   if (object.components.size() == 1) return ToString(object.shape);
   if (component.decoded_bytes == kUnknownSize) return "";
@@ -32,7 +33,7 @@ std::string ShapeText(const ListedObject& object, const ListedComponent& compone
 // Cut in the middle to `columns`: the end of a tensor's name tells most, then its beginning.
 std::string Shortened(const std::string& text, std::size_t columns) {
   if (columns < 5 || Columns(text) <= columns) return text;
-  const auto skip = [&](std::size_t characters) {  // bytes of the first so many
+  const auto skip = [&](std::size_t characters) {  // bytes of the first `characters`
     std::size_t at = 0;
     while (at < text.size() && characters > 0) {
       ++at;
@@ -60,10 +61,10 @@ bool Shorten(Rows& lines, std::size_t columns) {
   return true;
 }
 
-// Lines of cells under one another. Where a line would be wider than `columns`, the `optional` columns are left out, one
-// after the other, rather than that names are cut to less than kReadable; then the first column is cut, or stands on a
-// line of its own where names would be cut to the same text. A cell wider than `widest` pushes the others of its line
-// alone.
+// Formats rows as a table of at most `columns` characters. If a row is too wide: (1) leaves out
+// `optional` columns while names would be shorter than kReadable; (2) shortens the names in the
+// first column; (3) gives each name a line of its own if two would look alike. A cell wider than
+// `widest` shifts the rest of its row only.
 std::string Aligned(Rows& lines, std::size_t columns,
                     std::initializer_list<std::size_t> optional = {}) {
   constexpr std::size_t widest = 80, kIndent = 4;
@@ -365,7 +366,7 @@ std::string StatsTableText(const Listing& listing, const TextOptions& options) {
          FilesText(listing);
 }
 
-// ---- the tree: names folded by their dots and slashes ------------------------------------------------------------
+// ---- the tree: names folded by their dots and slashes -------------------------------------------
 
 namespace {
 
@@ -377,7 +378,7 @@ struct Node {
   const ListedObject* object = nullptr;  // a tensor, if it ends here
   std::vector<std::unique_ptr<Node>> children;
   std::unordered_map<std::string_view, Node*, zt::internal::NameHash> by_part;
-  // Of all tensors below, this one included. What is tied counts among the tensors alone.
+  // Sums of all tensors below, this one included. Tied ones count among `tensors` only.
   std::uint64_t tensors = 0, tied = 0, parameters = 0, bytes = 0;
   std::size_t likeness = 0;  // equal for nodes whose tensors have equal names, types and shapes
 
@@ -534,8 +535,8 @@ void Draw(const Node& node, std::size_t depth, Rows& out) {
   }
 }
 
-// A line's right part moves to the left where it would end beyond `columns`; then its name is cut, unless it would look
-// like another's.
+// Aligns the right parts of lines. If a line would be longer than `columns`, its right part moves
+// to the left; then its name is shortened, unless it would look like another's.
 std::string AlignedTree(Rows& lines, std::size_t columns) {
   constexpr std::size_t kWidest = 60, kNarrowest = 12;
   std::size_t width = 0;

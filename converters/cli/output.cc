@@ -51,7 +51,7 @@ void AppendHex(std::string& out, std::uint32_t value, int digits) {
 }
 
 // Dumps JSON in one line and escapes the characters that are not harmless. They occur only within
-// strings, where JSON allows an escape: of two halves from U+10000 on.
+// strings, in which JSON allows an escape; from U+10000 on, a pair of surrogates.
 std::string OneLine(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string out;
@@ -193,7 +193,7 @@ int Done(const Common& common, const Status& status) {
 }
 
 Status Print(std::string_view text) {
-  // What is begun is not left half.
+  // A line that was begun is finished.
   return Ended() && !g_line_open ? Cancelled("interrupted") : WriteOutput(text);
 }
 

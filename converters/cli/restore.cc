@@ -1,4 +1,4 @@
-// zt.cli:restore — bodies.
+// zt.cli:restore — writes a folder of safetensors, the original files or new ones.
 module;
 
 #include <errno.h>
@@ -39,7 +39,7 @@ struct Weights {
   FileLayout layout;
 };
 
-// What a folder will hold.
+// The planned contents of a folder.
 struct FolderPlan {
   std::vector<Weights> weights;
   std::vector<FileEntry> files;
@@ -48,7 +48,8 @@ struct FolderPlan {
   bool verbatim = false;  // as the model came
 };
 
-// The files that the model's attribute describes, if they hold all that is selected; else `why` says what is in the way.
+// The files that the model's attribute describes, if they hold all that is selected; else `why`
+// says what is in the way.
 StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, const Selection& selected,
                                          const std::vector<WeightFile>& files, std::string& why) {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
@@ -79,7 +80,7 @@ StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, const Selec
   return std::vector<Weights>();
 }
 
-// Where new files end, in the order of the source: each has at most `most` bytes of tensors, or one tensor.
+// Divides the tensors into new files, in order: each has at most `most` bytes, or one tensor.
 std::vector<Selection> CutBySize(const TensorSource& source, const Selection& selected,
                                  std::uint64_t most) {
   std::vector<Selection> cut(1);
@@ -96,7 +97,8 @@ std::vector<Selection> CutBySize(const TensorSource& source, const Selection& se
   return cut;
 }
 
-// The tensors of new files in one folder: those whose names begin with `prefix`. The files leave it out.
+// The tensors of new files in one folder: those whose names begin with `prefix`. The files leave it
+// out.
 struct Group {
   std::string prefix, stem;  // of the files' paths
   Selection objects;

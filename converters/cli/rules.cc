@@ -1,4 +1,4 @@
-// zt.cli:rules — bodies.
+// zt.cli:rules — applies --dtype, --dequantize, --rename and the options of storage to a plan.
 module;
 
 #include "cli/regex.h"

@@ -21,8 +21,8 @@ bool MatchesGlob(const std::string& glob, std::string_view name) {
   return ::fnmatch(glob.c_str(), std::string(name).c_str(), 0) == 0;
 }
 
-// Whether a word could be either: it has a wildcard, and nothing that means something in regular
-// expressions alone.
+// True if a word may be a shell pattern: it has a wildcard, and no syntax of regular expressions
+// only.
 bool MayBeGlob(std::string_view word) {
   const auto either = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -46,7 +46,7 @@ struct Pattern::State {
   enum class Kind { kName, kGlob, kRegex } kind = Kind::kRegex;
   std::string word;  // without "glob:"
   std::unique_ptr<const Regex> regex = nullptr;
-  std::size_t as_regex = 0, as_glob = 0;  // names that it matches, where it may be both
+  std::size_t as_regex = 0, as_glob = 0;  // number of matching names, if it may be both
 };
 
 Pattern::Pattern(std::string option, std::string word)

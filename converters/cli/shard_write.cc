@@ -15,9 +15,10 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// The file of a shard. The digest file of a replaced shard is removed just before the shard is
-// replaced, and written again if the older shard is still there in the end. From then on `publishing` is set, so that a signal waits
-// until the caller has written the new digest.
+// The file of a shard. Finish removes the digest file of an existing shard just before it replaces
+// the shard, and writes it again if the older shard is still there afterwards. Finish begins a
+// Publication in `publishing`: a signal then waits until the caller has written the new digest
+// file.
 class ShardSink final : public Sink {
  public:
   ShardSink(std::unique_ptr<Sink> file, std::string path, std::optional<Publication>& publishing)

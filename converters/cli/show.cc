@@ -16,9 +16,9 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-constexpr std::uint64_t kGap = 4096;         // bytes that are read rather than skipped
-constexpr std::uint64_t kAhead = 256 << 10;  // of rows that lie as close
-constexpr std::uint64_t kMost = 1 << 20;     // numbers that are decoded at once
+constexpr std::uint64_t kGap = 4096;         // largest gap that is read along
+constexpr std::uint64_t kAhead = 256 << 10;  // read-ahead for short rows
+constexpr std::uint64_t kMost = 1 << 20;     // limit on numbers that are decoded at once
 
 // An input: a .zt file by a reader, which hashes nothing on the way to a range; all else as a
 // source.
@@ -41,7 +41,7 @@ struct Input {
     return reader != nullptr ? Declare(reader->manifest().objects[index])
                              : source->objects()[index];
   }
-  // The only tensor; nullopt where there are several, or none.
+  // The only tensor; nullopt if there are several, or none.
   std::optional<std::string> Only() const {
     const std::size_t count =
         reader != nullptr ? reader->manifest().objects.size() : source->objects().size();
@@ -86,15 +86,14 @@ StatusOr<Input> Open(const Args& args) {
   return input;
 }
 
-// What is to be printed: a component, and what a slice takes of it.
+// A component to print, or a slice of it.
 struct Wanted {
   std::string name;  // of the tensor, or NAME/ROLE
   ComponentId id;
   std::string slice;
 };
 
-// The component that `name` means, by itself or with a role behind a slash; nullopt where there is
-// no such tensor.
+// The component for `name`, a tensor or TENSOR/ROLE; nullopt if there is no such tensor.
 StatusOr<std::optional<Wanted>> FindComponent(const Input& input, const std::string& name) {
   if (const auto found = input.Find(name)) {
     const Object object = input.Get(*found);
@@ -145,7 +144,7 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
   return InvalidArgument("there is no tensor " + Quote(name) + "; ztstream inspect lists them");
 }
 
-// NAME as it was given; where the input has one tensor alone, that one, or a slice of it.
+// NAME as it was given; if the input has only one tensor, that one, or a slice of it.
 StatusOr<std::string> NameIn(const Input& input, const Args& args) {
   const std::string word = args.names.empty() ? "" : args.names.front();
   const bool slice = word.starts_with('[') && !input.Find(word);
@@ -237,7 +236,7 @@ class Taker {
   Status TakeRun(std::span<const std::uint64_t> run, std::uint64_t base) {
     const std::uint64_t first = (base + run.front()) / form_.unit_numbers;
     const std::uint64_t end = (base + run.back()) / form_.unit_numbers + 1;
-    // Where rows are short, the next are read as well, up to the last that is wanted.
+    // Reads following short rows along, up to the last wanted.
     const std::uint64_t row = form_.shape.empty() ? 0 : form_.shape.back() / form_.unit_numbers;
     const std::uint64_t ahead =
         row * form_.unit_bytes > kGap ? 0 : std::min(first * form_.unit_bytes + kAhead, end_);

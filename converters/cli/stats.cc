@@ -12,8 +12,8 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// Stored bytes of a range, where frames ask for no more. Of bytes that lie in a file as they are it
-// is longer, for it is read in pieces that stay in cache until they are scanned.
+// Stored bytes of a range, unless a frame is larger. A range that the file stores unchanged is
+// longer, as it is read in pieces that stay in cache until they are scanned.
 constexpr std::uint64_t kRange = 2 << 20, kLongRange = 4 << 20, kPiece = 256 << 10;
 // Memory that a range takes beside its bytes, roughly: its figures, its table of counts.
 constexpr std::uint64_t kRangeWeight = 4 << 10, kLongWeight = kPiece + (256 << 10);
@@ -37,7 +37,7 @@ struct Range {
 };
 using Batch = BatchOf<Range>;
 
-// The component whose elements are the tensor's; nullopt where there is none.
+// The component with the tensor's elements; nullopt if there is none.
 std::optional<std::uint32_t> ElementsOf(const Object& object) {
   if (object.format != "dense" && !IsSparse(object.format) && !object.format.starts_with("gguf."))
     return std::nullopt;
@@ -74,7 +74,7 @@ class Measurer {
   Status ReadAll();
   Status AddRanges(RangePipeline<Batch>& pipeline, std::uint32_t index) const;
 
-  // The scan of a type, null where it has none.
+  // The scan of a type; null if it has none.
   std::shared_ptr<const NumberScan> ScanOf(const ElementType& element) {
     const auto [found, added] = scans_.try_emplace(std::string(Name(element)));
     if (added) found->second = MakeNumberScan(element).value_or(nullptr);
@@ -95,7 +95,7 @@ class Measurer {
   std::uint64_t total_ = 0;
 };
 
-// The figures that an object will have, an earlier one's where its bytes are the same.
+// The figures of an object, to be filled; those of an earlier object if its bytes are the same.
 StatusOr<std::shared_ptr<const TensorStats>> Measurer::Take(std::uint32_t index) {
   const Object& object = source_.objects()[index];
   const auto skip = [](std::string why) {
@@ -185,8 +185,8 @@ class Measurer::ScanStage final : public StageOf<Batch> {
     return OkStatus();
   }
 
-  // In pieces that stay in cache. Where the last unit has more numbers than the tensor, they are
-  // padding.
+  // Decodes in pieces that stay in cache. If the last unit has more numbers than the tensor, the
+  // rest is padding.
   static void Decode(const Tensor& tensor, Range& range) {
     constexpr std::size_t kPiece = 64 << 10;  // bytes of numbers
     const NumberForm& form = tensor.form;

@@ -44,8 +44,8 @@ bool LockLines() {
   return false;
 }
 
-// Ends the program where it does not end itself within two seconds: a worker may block forever in a
-// read or write. What is being published ends first.
+// Waits for a signal, then ends the program if it is still running two seconds later: a worker may
+// block forever in a read or write. A publication is completed first.
 void Catch(const sigset_t& set) {
   int signal = 0;
   ::sigwait(&set, &signal);
@@ -73,8 +73,8 @@ void Catch(const sigset_t& set) {
     }
     if (locked) Lines().unlock();
   }
-  // The output is complete, and nobody reads what is to be said about it. The next signal ends the
-  // program at once.
+  // The output is complete, but its result cannot be printed: the reader is gone. The next signal
+  // ends the program at once.
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kBlock = 1024;  // elements that are decoded at once
 constexpr std::size_t kLanes = 4;
 
-// ---- floats --------------------------------------------------------------------------------------
+// ---- floats ------------------------------------------------------------------------------------
 
 template <class Bits>
 void MarkUnlike(const std::byte* a, const std::byte* b, std::span<std::uint64_t> unlike) {
@@ -66,7 +66,8 @@ struct Errors {
   double largest = 0, relative = 0, squares = 0;
 };
 
-// Of `count` pairs, a multiple of kLanes. Comparisons with NaN are false, and so leave it out.
+// The errors of `count` pairs, a multiple of kLanes. Leaves out NaN, as comparisons with it are
+// false.
 Errors ErrorsOf(const double* x, const double* y, std::size_t count) {
   double largest[kLanes] = {}, relative[kLanes] = {}, squares[kLanes] = {};
   for (std::size_t i = 0; i < count; i += kLanes) {
@@ -92,7 +93,7 @@ void Widen(std::optional<double>& largest, double value) {
   largest = std::max(largest.value_or(0), value);
 }
 
-// ---- integers ------------------------------------------------------------------------------------
+// ---- integers ----------------------------------------------------------------------------------
 
 struct Whole {
   bool negative = false;

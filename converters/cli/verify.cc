@@ -22,13 +22,13 @@ import zt.convert.shards;
 namespace zt::cli::internal {
 namespace {
 
-// What is wrong, and in which file.
+// A problem and the file that has it.
 struct FileProblem {
   std::string file;
   VerifyProblem what;
 };
 
-// What was found in the file, or in all shards of an index.
+// The findings for the file, or for all shards of an index.
 struct Findings {
   SpecVersion version = SpecVersion::k1_2;
   VerifyReport totals;              // without its problems
@@ -44,7 +44,7 @@ std::string ProblemText(const VerifyProblem& problem) {
   return out + problem.message;
 }
 
-// What the manifest already gives away: damage, found before any byte of data is read.
+// Reports a file that does not open: damage is a finding (exit status 1), other errors are errors.
 int Refuse(const Args& args, const Status& cause) {
   const Status status = WithFile(cause, args.file());
   if (cause.code() != StatusCode::kDataLoss) return Fail(args, status);
@@ -69,7 +69,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   rules.plan.storage.digest = Traits(version).digest;
   ZT_ASSIGN_OR_RETURN(auto source, args.quant == "group" ? OpenGrouped(args.against, args)
                                                          : OpenInputs(args.against, args));
-  // Where the version cannot express the file's attributes, convert left them out.
+  // If the version cannot express the file's attributes, convert left them out.
   rules.plan.attributes = CheckExpressible(source->attributes(), version).ok();
   std::vector<std::string> warnings;
   ZT_ASSIGN_OR_RETURN(source, ChangedSource::Make(std::move(source), rules, warnings));
@@ -77,7 +77,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   return WithFile(Ungroup(std::move(source)), args.against.front());
 }
 
-// What differs from the sources, which are read again.
+// Compares the file with its sources, which are read again.
 StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   InputArgs own = args;  // --from is of the source, as --npy-void is
   own.from.clear();
@@ -88,7 +88,7 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   return CompareSources(*file, *source, args, "compare");
 }
 
-// ---- the rules that a file was evidently converted with ------------------------------------------
+// ---- the rules that a file was evidently converted with ----------------------------------------
 
 using Names = std::set<std::string_view>;
 
@@ -346,7 +346,7 @@ class Verification {
   std::uint64_t before_ = 0, all_ = 0;  // bytes of shards
 };
 
-// That the file is not of another kind: then there is nothing to verify.
+// Fails if the file is of another format: then there is nothing to verify.
 Status CheckKind(const std::string& path) {
   if (!IsUrl(path) && !IsRegularFile(path)) return OkStatus();  // a pipe opens once
   const auto bytes = OpenFile(path);
@@ -360,7 +360,7 @@ Status CheckKind(const std::string& path) {
                        std::string(archive ? (*format)->read_from_end : (*format)->name) +
                        ", not .zt; 'ztstream inspect' lists it, 'ztstream diff' compares it");
   }
-  // What is called .zt and no longer looks like it is damaged, which verification says.
+  // A file named .zt that does not look like one is damaged; verification reports that.
   const bool damaged = format.ok() || format.status().code() == StatusCode::kDataLoss;
   return damaged && path.ends_with(".zt") ? OkStatus() : format.status();
 }

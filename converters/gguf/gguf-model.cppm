@@ -43,7 +43,7 @@ StatusOr<std::uint64_t> StoreNumber(KvType type, const Value& value);
 // Text, or bytes if it is not UTF-8.
 Value TextValue(std::string_view text);
 
-// Whether a parser keeps the values of the metadata, or only checks them.
+// A parser keeps the values of the metadata, or only checks them.
 enum class Values { kKept, kChecked };
 // ParseGgufHeader; with kChecked, `kv` stays empty.
 StatusOr<std::optional<GgufHeader>> ParseHeader(std::span<const std::byte> head,

@@ -46,12 +46,11 @@ std::string GgufSetOf(const std::string& path);
 // source has the root attribute "gguf" of OpenGguf, its metadata, order, byte order and version (3
 // for 1) are used. The tensors are laid out as llama.cpp asks, each behind the one before it, so a
 // file that llama.cpp could have written is reproduced byte for byte. Keys that no longer hold are
-// dropped (split.*) or corrected (general.file_type, once no blocks are left). Without the attribute
-// the metadata is empty and the version 3.
-// kUnimplemented, naming the tensor, if GGUF has no type for it: formats other than dense and
-// gguf.*, dtypes u8 u16 u32 u64 bool, logical types, more than 4 dimensions; or if its name has more
-// than 63 bytes. kDataLoss if a file
-// with the attribute's metadata could not be read.
+// dropped (split.*) or corrected (general.file_type, once no blocks are left). Without the
+// attribute the metadata is empty and the version 3. kUnimplemented, naming the tensor, if GGUF has
+// no type for it: formats other than dense and gguf.*, dtypes u8 u16 u32 u64 bool, logical types,
+// more than 4 dimensions; or if its name has more than 63 bytes. kDataLoss if a file with the
+// attribute's metadata could not be read.
 StatusOr<FileLayout> PlanGguf(const TensorSource& source, std::span<const std::uint32_t> objects);
 
 }  // namespace zt

@@ -20,7 +20,7 @@ namespace {
 // Limit on the bytes of a name: llama.cpp keeps names with their NUL in 64 bytes.
 constexpr std::size_t kMaxName = 63;
 
-// The contents of the attribute "gguf", which holds what they point to.
+// The contents of the attribute "gguf". The pointers point into the attribute.
 struct Record {
   GgufHeader header;  // without metadata and tensors
   const Value::Array* kv = nullptr;

@@ -16,9 +16,9 @@ struct Elements {
   std::uint64_t swap = 1;  // size of the units whose bytes are reversed; 1: none
   std::string problem;
 };
-// Of a type.
+// The elements of a type.
 Elements ElementsOf(hid_t type);
-// True for an enumeration of FALSE and TRUE, as which h5py stores bools.
+// True for an enumeration of FALSE and TRUE, h5py's form of bool.
 bool IsBool(hid_t type);
 // The names and values of an enumeration's members, to become attributes; nothing if there are too
 // many, or a name is not UTF-8. `most`: limit on the bytes of the names.

@@ -14,7 +14,8 @@ namespace zt::hdf5::internal {
 
 // A child process with limits on memory (beyond what it has at the fork) and on processor time per
 // answer, so that no file makes libhdf5 exhaust the machine. If a damaged file kills the process,
-// that is an error here. The thread that starts it must outlive it: the process ends with the thread.
+// that is an error here. The thread that starts it must outlive it: the process ends with the
+// thread.
 class Worker {
  public:
   // Forks the process, which reads `bytes`; they must outlive the worker. `block`: limit on
@@ -51,7 +52,8 @@ class Worker {
   Status Why(const Status& status);
 
   pid_t process_ = -1;
-  // Of the process, because its number may become another one's; -1 if the kernel has none.
+  // Descriptor of the process, whose number may be reused; -1 if the kernel has no such
+  // descriptors.
   int descriptor_ = -1;
   int socket_ = -1;
   std::span<std::byte> shared_;  // memory shared with the process, for blocks

@@ -48,8 +48,8 @@ struct LayoutRange {
 using Batch = BatchOf<LayoutRange>;
 
 // Caches blobs that several pieces use (tied weights, aliases) and that the source does not store
-// unchanged, so that serving them costs more than a copy, or that pass in a pipe: each is read once.
-// Thread-safe.
+// unchanged, so that serving them costs more than a copy, or that pass in a pipe: each is read
+// once. Thread-safe.
 class SharedBlobs {
  public:
   // Caches at most `most_bytes`.

@@ -9,7 +9,7 @@ import zt.source;
 
 export namespace zt {
 
-// True where a file that begins with `head` (8 bytes suffice) is an .npy array.
+// True if a file that begins with `head` (8 bytes suffice) is an .npy array.
 bool LooksLikeNpy(std::span<const std::byte> head);
 
 // Attribute of an object, true if it was a two-dimensional sparse array of scipy rather
@@ -55,7 +55,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
 // warning. kUnimplemented if the object is no array. Errors name the tensor.
 StatusOr<FileLayout> PlanNpy(const TensorSource& source, std::uint32_t object);
 
-// What .npy and .npz files of these objects lose, in at most two lines: types unknown to numpy, and
+// Warnings, at most two lines, about losses in .npy and .npz files: types unknown to numpy, and
 // attributes. PlanNpy and PlanNpz add these lines to their own warnings.
 std::vector<std::string> NpyLosses(const TensorSource& source,
                                    std::span<const std::uint32_t> objects);

@@ -222,7 +222,8 @@ class GraphReader {
 
  private:
   // Whose attributes are weights: of a Constant its value, of a node of machine learning also its
-  // lists of numbers, of others their tensors. The one element that ConstantOfShape repeats is none.
+  // lists of numbers, of others their tensors. The one element that ConstantOfShape repeats is
+  // none.
   enum class Kind { kConstant, kConstantOfShape, kLearning, kOther };
   struct Node {
     std::string label;  // the prefix of its attributes' names; of a Constant the name

@@ -30,7 +30,7 @@ struct External {
   std::optional<std::uint64_t> length;
 };
 
-// What a TensorProto, a SparseTensorProto or an attribute says of a tensor.
+// A tensor as a TensorProto, a SparseTensorProto or an attribute declares it.
 struct TensorProto {
   std::string name;
   Shape dims;                    // of a sparse tensor: of the whole
@@ -54,7 +54,7 @@ class ModelTaker {
   virtual Status TakeTensor(TensorProto tensor) = 0;
   // An entry of metadata_props; nullopt for a text that is longer than 64 MiB.
   virtual void TakeMetadata(std::string key, std::optional<std::string> text) = 0;
-  // An attribute with texts in a place where others have weights.
+  // An attribute that has texts instead of weights.
   virtual void TakeTexts(std::string_view name) = 0;
 };
 

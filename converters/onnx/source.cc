@@ -98,7 +98,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
   return file;
 }
 
-// Where the bytes of a component come from: a range of a file, or a stream.
+// The origin of a component's bytes: a range of a file, or a stream.
 struct Part {
   ByteSource* bytes = nullptr;
   std::uint64_t offset = 0;
@@ -173,7 +173,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
     auto declared = Declare(tensor);
     Status problem = declared.status();
     if (!declared.ok()) declared = Listed(tensor);
-    // What cannot even be listed is a hostile name or shape.
+    // An object that cannot even be listed has a hostile name or shape.
     ZT_RETURN_IF_ERROR(WithTensor(ValidateObject(declared->object), tensor.name));
     names_.Add(tensor.name, objects_.size(), name_of);
     if (!problem.ok()) AddProblem(static_cast<std::uint32_t>(objects_.size()), problem);
@@ -246,7 +246,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
     std::vector<std::byte> ours(std::min(bytes, kPiece)), theirs(ours.size());
     for (std::uint64_t at = 0; at < bytes; at += ours.size()) {
       const std::uint64_t size = std::min<std::uint64_t>(ours.size(), bytes - at);
-      // What cannot be decoded is not the same.
+      // Bytes that cannot be decoded count as different.
       if (!one.Read(at, std::span(ours).first(size)).ok()) return false;
       if (!two.Read(at, std::span(theirs).first(size)).ok()) return false;
       if (!std::equal(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(size),
@@ -335,7 +335,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
     return part;
   }
 
-  // Where the elements of a TensorProto lie.
+  // The origin of the elements of a TensorProto.
   StatusOr<Part> PartFor(const TensorProto& tensor, const DataType& type,
                          const Component& component) {
     const bool typed = tensor.numbers.fields > 0;

@@ -289,7 +289,7 @@ class HubFiles final : public Scheme {
   std::map<std::string, Snapshot> known_ ZT_GUARDED_BY(mutex_);
 };
 
-// True where a part of `path` would lead out of the repository's folder.
+// True if a segment of `path` would lead out of the repository's folder.
 bool HasDotSegment(std::string_view path) {
   while (true) {
     const std::size_t slash = path.find('/');

@@ -37,8 +37,8 @@ std::atomic<std::uint64_t> g_read_ahead = 40 * kMiB, g_held = 0;
 // Counts uses of segments, to find the least recently used one.
 std::atomic<std::uint64_t> g_uses = 0;
 
-// The memory of segments. From the system, because what malloc has handed out to several threads it
-// gives back late.
+// The memory of segments. Uses mmap: malloc returns memory that several threads used to the system
+// only late.
 BufferPool& SegmentPool() {
   static BufferPool* const pool = new BufferPool(kMostSegment / 2);
   return *pool;
@@ -384,7 +384,7 @@ class RangedBytes final : public ByteSource {
     return true;
   }
 
-  // Removes what is requested now from the next ranges of the plan.
+  // Removes the range that is requested now from the next ranges of the plan.
   void StrikeLocked(ByteRange demand) ZT_REQUIRES(shelf_->mutex) {
     constexpr std::size_t kNear = 256;
     const std::size_t until = std::min(planned_.size(), next_planned_ + kNear);

@@ -54,7 +54,8 @@ class Exchange {
   HttpRequest request;
   Lane* lane = nullptr;  // of the transport, that runs it
   std::size_t sent = 0;  // bytes of the body sent in this try
-  bool cancelled = false, told = false;
+  bool cancelled = false;
+  bool told = false;   // Tell was called
   bool again = false;  // not the first try: use a new connection
 
  private:

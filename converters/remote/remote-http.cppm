@@ -47,7 +47,7 @@ struct HttpRequest {
   std::function<bool(std::span<const std::byte>)> consume = {};
   // The number of redirects to follow. If 0, a redirect is an answer.
   int redirects = 5;
-  // Whether to send it again if the connection is lost after it was sent.
+  // True if it may be sent again when the connection is lost after it was sent.
   bool repeatable = true;
   // Seconds with less than 1 kB/s before a try ends. A connection must be established in this time,
   // and in ten seconds.

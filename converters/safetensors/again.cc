@@ -36,7 +36,7 @@ class HeaderBytes final : public ByteSource {
   const std::string name_ = "a header";
 };
 
-// Whether the header's tensor is this one of the source.
+// True if the header's tensor has the declaration of the source's.
 bool IsSame(const Object& stated, const Object& object) {
   return object.format == stated.format && object.shape == stated.shape &&
          object.components.size() == 1 &&

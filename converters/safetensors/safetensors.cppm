@@ -51,11 +51,11 @@ StatusOr<FileLayout> PlanSafetensors(const TensorSource& source,
 // The bytes of a safetensors file before its tensors: the length of the JSON, and the JSON.
 StatusOr<std::vector<std::byte>> ReadSafetensorsHeader(ByteSource& bytes);
 
-// The index of the object of this name among a source's; nullopt where there is none.
+// Finds the index of a source's object by name; nullopt if there is none.
 using FindObject = std::function<std::optional<std::uint32_t>(std::string_view name)>;
 
-// Plans the file that had this header, byte for byte. kFailedPrecondition where a tensor that it names is not in the source
-// with the same type, shape and size; kDataLoss where it is no header.
+// Plans the file that had this header, byte for byte. kFailedPrecondition if the source lacks one
+// of its tensors with the same type, shape and size; kDataLoss if it is no header.
 StatusOr<FileLayout> PlanSafetensorsAgain(const TensorSource& source,
                                           std::span<const std::byte> header,
                                           const FindObject& find);

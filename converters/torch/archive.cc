@@ -138,7 +138,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> 
   PickleSource from{.stem = stem, .root = root, .room = memory_limit / 2};
   if (memory.left_out != nullptr) from.left_out = *memory.left_out;
   ZT_ASSIGN_OR_RETURN(Contents contents, ReadPickle(*archive, pickle, from, allowance));
-  // With the pickle: where arrays lie in it, it was not read as a whole.
+  // The pickle is among them: if it holds arrays, it was not read as a whole.
   std::vector<std::size_t> used = {pickle};
   std::vector<StorageLocation> places;
   for (const Storage& storage : contents.storages) {

@@ -110,7 +110,7 @@ std::optional<PickledBytes> FindBytes(const Graph& graph, NodeId id) {
 class Latin1 {
  public:
   // Decodes from `text`, whose beginning is taken off, to `out` until one of them ends; returns the
-  // number of bytes decoded, or nothing where a character is no byte.
+  // number of bytes decoded, or nullopt if a character is no byte.
   std::optional<std::size_t> Decode(std::span<const std::byte>& text, std::span<std::byte> out) {
     std::size_t count = 0;
     while (!text.empty() && count < out.size()) {
@@ -149,9 +149,8 @@ bool CopyBytes(const Graph& graph, const PickledBytes& from, std::span<std::byte
   return decoder.Decode(bytes, out) == out.size() && bytes.empty() && !decoder.within_character();
 }
 
-// An array whose bytes are `size` characters of a text in a file, in Latin-1. Thread-safe. Where
-// the text is read from is found by the marks that reading it before has left, one for each kStep
-// bytes of the array.
+// An array whose bytes are `size` characters of a text in a file, in Latin-1. Thread-safe. Earlier
+// reads leave marks, one for each kStep bytes of the array, from which a read finds its text.
 class Latin1Bytes final : public ByteSource {
  public:
   Latin1Bytes(std::shared_ptr<ByteSource> file, Graph::Place text, std::uint64_t size)
@@ -340,7 +339,7 @@ Status TensorReader::Permute(NodeId axes, StorageView& view) const {
   return OkStatus();
 }
 
-// Adds the array's bytes as a storage: where they lie in the file, or, if that can be read front to
+// Adds the array's bytes as a storage: a range of the file, or, if that can be read front to
 // back only, a copy. Equal nodes and byte orders share one storage.
 StatusOr<std::uint32_t> TensorReader::AddArray(NodeId id, bool big_endian, std::uint64_t size) {
   const std::optional<PickledBytes> from = FindBytes(graph_, id);

@@ -18,8 +18,8 @@ namespace {
 constexpr std::size_t kReadAhead = std::size_t{64} << 10;
 // Bytes of an array from this size on are left in the source.
 constexpr std::uint64_t kLeastFar = kReadAhead;
-// What is charged for a byte that is read (it may be an opcode that grows stack and memo), for a
-// node and for an element of another; vectors that double hold old and new at once.
+// Memory charged for a byte that is read (it may be an opcode that grows stack and memo), for a
+// node, and for an element of a node. Includes the copy while a vector grows.
 constexpr std::uint64_t kByteCost = 8, kNodeCost = 40, kElementCost = 12;
 // Limit on the name of a class or function.
 constexpr std::size_t kMaxLine = 4096;

@@ -27,7 +27,7 @@ struct Storage {
 struct StorageView {
   std::uint32_t storage = 0;  // index into Contents::storages
   std::uint64_t first = 0;    // offset of the first element in the storage, in bytes
-  std::uint64_t window = 0;   // the view stays within the first `window` bytes of the storage
+  std::uint64_t window = 0;   // limit on the view's end: offset in the storage, in bytes
   ElementType element;
   Shape shape;
   Shape strides;  // in elements
@@ -45,7 +45,7 @@ struct Tensor {
   NodeId state = Graph::kNoNode;  // attributes that were set on it
   Value::Map attributes;          // those of `state` that are numbers, texts, flags
   std::string problem;            // why it cannot be converted; empty if it can
-  std::string foreign;            // the class of an object that holds tensors but is none
+  std::string foreign;            // class of an object that wraps tensors; cannot be converted
 };
 
 // The contents of a checkpoint.
@@ -57,19 +57,19 @@ struct Contents {
   std::vector<std::string> warnings;  // full sentences
 };
 
-// What a pickle's root is to the checkpoint.
+// The role of a pickle's root in the checkpoint.
 enum class Root : std::uint8_t {
   kCheckpoint,  // a tree, whose paths are names; or one tensor, named by the file
   kMember,      // a value of a tree, under the name of the member
 };
 
-// Where the values of a pickle come from.
+// The origin of a pickle's values.
 struct PickleSource {
   std::string_view stem;  // the name of the file or the member
   Root root = Root::kCheckpoint;
-  std::shared_ptr<ByteSource> file =
-      nullptr;             // serves numpy arrays; null: they are held in memory,
-  std::uint64_t room = 0;  // this many bytes of them
+  // Serves numpy arrays. If null, at most `room` bytes of them are held in memory.
+  std::shared_ptr<ByteSource> file = nullptr;
+  std::uint64_t room = 0;
   NameList left_out = {};  // of the pickles before: see Contents
 };
 

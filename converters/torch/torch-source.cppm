@@ -24,7 +24,7 @@ struct StorageLocation {
 struct SourceMemory {
   std::shared_ptr<StridedBands> bands;  // null if each source has its own
   std::shared_ptr<HeldBytes> held;
-  // What is left of Allowance::kShared.
+  // The rest of Allowance::kShared.
   std::shared_ptr<std::uint64_t> shared;
   // If not null, the values that are left out are added to it instead of a warning.
   NameList* left_out = nullptr;
@@ -63,7 +63,7 @@ class StorageSource : public TensorSource {
     std::uint64_t first = 0;   // offset in the storage, in bytes
     std::uint64_t bytes = 0;   // size as declared
     std::uint64_t column = 0;  // of indices: number of consecutive elements with the same bound
-    // Of indices: the bound in each dimension. Of pointers: the value of the last one.
+    // For indices, the bound in each dimension; for pointers, the value of the last one.
     Shape bounds;
     std::uint64_t number = 0;       // equal numbers mean equal bytes
     bool held = false;              // the storage is first read into memory as a whole

@@ -10,7 +10,7 @@ import zt.source;
 export namespace zt {
 
 // The element type of a torch dtype ("bfloat16", "long") or of a storage class ("BFloat16").
-// Nothing if zTensor has none.
+// nullopt if zTensor has none.
 std::optional<ElementType> ParseTorchDtype(std::string_view name);
 
 // True if a file that begins with `head` (64 bytes suffice) is a legacy checkpoint: pickles and
@@ -23,7 +23,7 @@ bool HoldsTorch(const ZipArchive& archive);
 // Opens a checkpoint of either kind; a legacy one may come from a pipe. A tensor's name is its
 // path in the tree of dicts and lists, joined with dots; if the checkpoint is a single tensor,
 // `stem`. Numbers, strings, bools and lists of these become attributes of the file, under
-// their paths, and of a tensor where they were set on it; one warning lists all other values.
+// their paths; those set on a tensor become its attributes. One warning lists all other values.
 // Tensors that are the same view of the same storage have one identity. A tensor whose name is not
 // UTF-8, or another's, is listed under a name of its own and cannot be read.
 // Memory: what the pickle describes takes at most 64 bytes for each byte of the file, and 64 MiB.
@@ -40,7 +40,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> by
 bool LooksLikeDcpFolder(const std::string& path);
 
 // Opens a folder. The tensors of a distributed checkpoint are assembled from chunks in any of its
-// files; its other values become attributes, or tensors where they hold some. kDataLoss if chunks
+// files; its other values become attributes, or tensors if they hold some. kDataLoss if chunks
 // overlap or do not cover their tensor, kUnimplemented if chunks are transformed. In any other
 // folder the shards are opened as OpenShards does: those of a *.bin.index.json (which `path` may
 // name), else every *.bin file.

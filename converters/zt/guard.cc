@@ -1,4 +1,4 @@
-// zt.convert.zt:guard — bodies.
+// zt.convert.zt:guard — hashes bytes as they are read, and compares the digests.
 module;
 
 #include "core/status_macros.h"

@@ -23,7 +23,7 @@ namespace zt_source::internal {
 
 namespace {
 
-// How the served bytes of a component are made from the stored ones.
+// The way from the stored bytes of a component to the served ones.
 struct ServedComponent {
   enum class Kind : std::uint8_t {
     kWhole,    // the stored component unchanged
@@ -112,8 +112,8 @@ class ZtSource final : public TensorSource {
   }
 
  private:
-  // A component whose digest is over decoded bytes: frames are decoded in any order and hashed in
-  // their own.
+  // Reads a component whose digest is over decoded bytes: decodes frames in any order, and hashes
+  // them in order.
   class ContentApart final : public CheckedApart {
    public:
     ContentApart(ZtSource& source, ComponentId id) : source_(source), id_(id) {}
@@ -155,9 +155,8 @@ class ZtSource final : public TensorSource {
   }
 
  public:
-  // Read in order are, besides streams without a seek table: blobs with a digest that needs the
-  // bytes in order, blobs from which several components are taken, and row pointers, because each
-  // is compared with the previous one.
+  // True for streams without a seek table, blobs whose digest needs the bytes in order, blobs that
+  // hold several components, and row pointers, because each is compared with the previous one.
   bool sequential(ComponentId id) const override {
     const ServedComponent& part = parts_[id.object][id.component];
     if (part.kind == ServedComponent::Kind::kMixed) return true;
@@ -317,7 +316,7 @@ class ZtSource final : public TensorSource {
   }
 
   // The guard for the decoded bytes of a component, if a digest covers them: its own, or that of
-  // another component with the same blob; else null.
+  // another component with the same blob. Null if there is none.
   GuardedBlob* DecodedGuard(ComponentId stored) const {
     const auto found = decoded_.find(KeyOf(reader_->component(stored)));
     return found == decoded_.end() ? nullptr : found->second.get();

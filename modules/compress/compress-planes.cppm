@@ -14,7 +14,7 @@ export namespace zt {
 // by plane; `frame_content` bytes (a multiple of group) are the content of a frame.
 inline constexpr std::string_view kPlanesName = "ztstream.planes/1";
 
-// Limit on the bytes of a chunk.
+// Limit on the content of a frame, and on a group.
 inline constexpr std::uint32_t kMaxPlaneChunk = std::uint32_t{16} << 20;
 
 // kDataLoss if parameters violate the rules above, naming the violation. With a frame_content of 0,

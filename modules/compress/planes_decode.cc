@@ -28,7 +28,7 @@ constexpr std::size_t kChecksumBytes = 4;
 constexpr std::size_t kSpare = 2 * zstd::kMaxBlockBytes + 256;
 enum BlockType : unsigned { kRawBlock = 0, kRepeatedBlock = 1, kCompressedBlock = 2 };
 
-// State of a decoding thread.
+// Pooled decoding state.
 struct Worker {
   std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context{ZSTD_createDCtx(),
                                                                   &ZSTD_freeDCtx};

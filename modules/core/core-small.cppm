@@ -1,5 +1,5 @@
-// zt.core:small — compact types for files with a million declarations: interned words, and vectors
-// without an allocation.
+// zt.core:small — compact types for files with a million declarations: interned strings, and
+// vectors with inline storage.
 export module zt.core:small;
 
 import zt.std;
@@ -34,7 +34,7 @@ class InternedString {
     if (owns()) Free();
   }
 
-  // The text. Valid until the word changes.
+  // The text. Valid until this string is assigned to.
   inline const std::string& str() const {
     return bits_ == 0 ? Empty() : *reinterpret_cast<const std::string*>(bits_ & ~kOwned);
   }

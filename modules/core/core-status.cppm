@@ -35,7 +35,7 @@ using absl::StatusOr;
 // The status of success.
 inline Status OkStatus() { return Status(); }
 
-// Makes a status of the given kind. `message` says what is wrong and, where that is known, what to
+// Makes a status of the given kind. `message` says what is wrong and, if that is known, what to
 // do; it is copied. Use these: absl's own factories take absl::string_view.
 Status InvalidArgument(std::string_view message);     // kInvalidArgument
 Status AlreadyExists(std::string_view message);       // kAlreadyExists
@@ -80,7 +80,7 @@ std::optional<std::string> FileOf(const Status& status);
 std::optional<std::string> TensorOf(const Status& status);
 std::optional<std::string> ComponentOf(const Status& status);
 
-// Puts "context: " before the message, or before the tensor or component where one is set.
+// Puts "context: " before the message, or before the tensor or component if one is set.
 Status Annotate(const Status& status, std::string_view context);
 
 // Replaces the message or the code; keeps the place.

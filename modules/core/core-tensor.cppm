@@ -91,7 +91,7 @@ struct LogicalType {
 // f6_e3m2; null for others.
 const LogicalType* FindLogicalType(std::string_view name);
 
-// The type of an element: storage, and the logical type where it differs.
+// The type of an element: storage, and the logical type if it differs.
 struct ElementType {
   DType dtype = DType::kU8;  // of storage
   InternedString type = {};  // empty if the dtype is the logical type; any text, see LogicalType

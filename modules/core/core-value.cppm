@@ -10,7 +10,7 @@ template <class T>
 concept Integer = std::integral<T> && !std::same_as<T, bool>;
 
 // A tree of attribute values. Maps keep insertion order and have text keys; the code that fills a
-// map keeps its keys unique (writers refuse a duplicate key). Integers are u64 where >= 0, else
+// map keeps its keys unique (writers refuse a duplicate key). Integers are u64 if >= 0, else
 // i64, so that every number has one representation.
 class Value {
  public:
@@ -27,7 +27,7 @@ class Value {
   template <std::same_as<bool> T>  // excludes pointers
   Value(T v) : rep_(v) {}          // kBool
   template <Integer T>
-  Value(T v) {  // kUint, or kInt where negative
+  Value(T v) {  // kUint, or kInt if negative
     if (v < 0)
       rep_ = static_cast<std::int64_t>(v);
     else
@@ -66,7 +66,7 @@ class Value {
   inline const Map* AsMap() const { return std::get_if<Map>(&rep_); }                     // kMap
   inline Map* AsMap() { return std::get_if<Map>(&rep_); }  // kMap, mutable
 
-  // The number, whether kUint, kInt or kDouble; nullopt for other kinds, and where an integer T
+  // The number, whether kUint, kInt or kDouble; nullopt for other kinds, and if an integer T
   // cannot hold it exactly: 3.0 fits int, 3.5 does not, 300 does not fit std::uint8_t. A floating T
   // takes the nearest number.
   template <class T>
@@ -111,7 +111,7 @@ const Value* FindMember(const Value::Map& map, std::string_view key);
 // Sets the member with this key, or appends it.
 void SetMember(Value::Map& map, std::string_view key, Value value);
 
-// True where `text` is well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF).
+// True if `text` is well-formed UTF-8 (no surrogates, no overlong forms, at most U+10FFFF).
 bool IsUtf8(std::string_view text);
 
 // `text` if it is UTF-8; else with each byte that is not UTF-8 written as \xHH, and a surrogate as

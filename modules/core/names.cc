@@ -1,4 +1,4 @@
-// zt.core:names — bodies.
+// zt.core:names — tells URLs from paths.
 module zt.core;
 
 import zt.std;

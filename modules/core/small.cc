@@ -1,4 +1,4 @@
-// zt.core:small — bodies.
+// zt.core:small — the table of interned strings.
 module zt.core;
 
 import zt.std;

@@ -1,4 +1,4 @@
-// zt.core:status — bodies.
+// zt.core:status — makes errors, and adds files, tensors and components to them.
 module;
 
 #include "absl/status/status.h"

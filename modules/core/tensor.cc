@@ -1,4 +1,4 @@
-// zt.core:tensor — bodies.
+// zt.core:tensor — the tables of element types, and the checks of declarations.
 module;
 
 #include "core/name_table.h"

@@ -1,4 +1,4 @@
-// zt.core:value — bodies.
+// zt.core:value — copies, compares and searches attribute values.
 module zt.core;
 
 import zt.std;

@@ -14,15 +14,15 @@ std::optional<DigestKind> ParseDigestKind(std::string_view name);
 
 // CRC-32C (Castagnoli) of `bytes`. `seed` is the CRC of the preceding bytes (0 if there are none).
 std::uint32_t Crc32c(std::span<const std::byte> bytes, std::uint32_t seed = 0);
-// The CRC of A followed by B, from the CRCs of both and B's length in bytes. With it several
-// workers hash one component.
+// The CRC of A followed by B, from the CRCs of both and B's length in bytes. Lets several workers
+// hash one component.
 std::uint32_t Crc32cCombine(std::uint32_t crc_a, std::uint32_t crc_b, std::uint64_t bytes_b);
 // "crc32c:0x%08X".
 std::string Crc32cText(std::uint32_t crc);
 
 // 64-bit XXH3 without a seed.
 std::uint64_t Xxh3(std::span<const std::byte> bytes);
-// Of the concatenated parts.
+// The XXH3 of the concatenated parts.
 std::uint64_t Xxh3(std::span<const std::span<const std::byte>> parts);
 
 // A digest of bytes that come in order. Not thread-safe.
@@ -48,8 +48,8 @@ struct DigestText {
 // kDataLoss unless the text is "algorithm:value" with a value that is valid for the
 // algorithm, if known.
 StatusOr<DigestText> ParseDigest(std::string_view text);
-// The same for 2.0, where any text is allowed: text that cannot be parsed counts as the name of
-// an unknown algorithm.
+// ParseDigest for 2.0, which allows any text: text that cannot be parsed counts as the name of an
+// unknown algorithm.
 DigestText DigestOrUnknown(std::string_view text);
 // The result of ParseDigest without its value, at less cost.
 Status CheckDigestText(std::string_view text);

@@ -36,7 +36,7 @@ struct Item {
   bool indefinite = false;  // arrays and maps
   std::uint64_t value = 0;
   double number = 0;
-  // Of kText and kBytes: points into the input, or is valid until the next item.
+  // Text or bytes of kText and kBytes: in the input, or valid until the next item.
   std::string_view text = {};
 };
 

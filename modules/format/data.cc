@@ -1,4 +1,4 @@
-// zt.format:data — implementation.
+// zt.format:data — validates the bytes of bools, indices and row pointers.
 module zt.format;
 
 import zt.std;

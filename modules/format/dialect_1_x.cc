@@ -81,6 +81,7 @@ class Decoder1x : private FieldReader {
   Status DecodeComponents(StoredObject& object);
   Status DecodeComponent(StoredComponent& component);
   const Dialect& Row() const { return Dialect1x(manifest_.version); }
+  // True for 1.2, the latest 1.x.
   bool IsLatest() const { return manifest_.version == SpecVersion::k1_2; }
   bool IsFirst() const { return manifest_.version == SpecVersion::k1_0; }
 
@@ -358,6 +359,7 @@ class DialectOf1x final : public Dialect {
   }
 
  private:
+  // True for 1.2, the latest 1.x.
   bool latest() const { return traits().version == SpecVersion::k1_2; }
   // The `dtype` of an element. In 1.2 a separate field has the `type`.
   std::optional<std::string_view> Spell(const ElementType& element) const;

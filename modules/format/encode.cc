@@ -27,7 +27,7 @@ Status CheckWritable(const Dialect& dialect) {
 // A new block begins when one reaches this size, so that a growing manifest is not copied. Every
 // entry begins within this many bytes of its block.
 constexpr std::size_t kBlockBytes = 256 << 10;
-// Few entries are larger.
+// Reserved for an entry; few are larger.
 constexpr std::size_t kMostEntryBytes = 384;
 // EntryPlace::place fits 32 bits.
 static_assert(kMaxManifestBytes + 2 * kBlockBytes < std::uint64_t{1} << 32);

@@ -1,4 +1,5 @@
-// zt.format:fields — implementation.
+// zt.format:fields — reads the fields of a CBOR map, and finds unknown, missing and repeated ones.
+// values.
 module;
 
 #include "core/name_table.h"

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMaxPathBytes = 1009;  // with the prefix it is a name of 2.0
 constexpr std::size_t kMaxSegmentBytes = 255;
 constexpr std::size_t kMaxDepth = 16;
-// What Windows does not have in a name, besides control characters; '/' separates.
+// Characters that Windows forbids in names, besides control characters and '/'.
 constexpr std::string_view kForbidden = "\\:<>\"|?*";
 
 Status Refuse(std::string_view path, const std::string& rule) {
@@ -57,7 +57,7 @@ bool IsDeviceName(std::string_view segment) {
          digit == "\u00b2" || digit == "\u00b3";
 }
 
-// What is wrong with one segment of a path; empty where nothing is.
+// The problem of one segment of a path; empty if there is none.
 std::string WrongInSegment(std::string_view segment) {
   if (segment.empty()) return "a segment is empty";
   if (segment == "." || segment == "..") return "a segment is " + Quote(segment);
@@ -69,7 +69,7 @@ std::string WrongInSegment(std::string_view segment) {
   return {};
 }
 
-// What is compared: the path without its differences of case, in Normalization Form C.
+// The form in which paths are compared: case-folded, in Normalization Form C.
 std::string Folded(std::string_view path) {
   utf8proc_uint8_t* folded = nullptr;
   const utf8proc_ssize_t size = utf8proc_map(

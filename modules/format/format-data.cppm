@@ -7,8 +7,7 @@ import zt.core;
 
 export namespace zt {
 
-// What a component's bytes must satisfy (1.2 §2, §3). Components with equal rules can share a
-// validator.
+// A rule for a component's bytes (1.2 §2, §3). Components with equal rules can share a validator.
 struct DataRule {
   enum class Kind : std::uint8_t {
     kBool,      // bytes are 0 or 1
@@ -97,7 +96,7 @@ class SparseValidator {
   // Adds the next bytes of component number `component`; they may end inside an element. Bytes of
   // components that are not indices are ignored.
   void Add(std::size_t component, std::span<const std::byte> bytes);
-  // What is kept of component number `component` of a sparse_csr object, filled by Add; null for
+  // The state of component number `component` of a sparse_csr object, filled by Add; null for
   // other components and objects, and after Check. Validators of objects that share the component's
   // bytes can share it: with SetPart one takes another's, and Add ignores the component. SetPart
   // does nothing and returns false where this component keeps something else. All bytes must be

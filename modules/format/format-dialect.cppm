@@ -38,11 +38,11 @@ class Dialect {
                                    std::uint64_t file_bytes) const = 0;
   // See DecodeManifest.
   virtual StatusOr<Manifest> Decode(std::span<const std::byte> bytes) const = 0;
-  // The version's checks beyond the common rules of 1.2: of a component's element type, and of an
-  // object with valid components. The messages name neither. kDataLoss.
+  // The version's checks beyond the common rules of 1.2: CheckStored of a component's element type,
+  // CheckComplete of an object whose components are valid. Messages name neither. kDataLoss.
   virtual Status CheckStored(const StoredObject& object, const StoredComponent& component) const;
   virtual Status CheckComplete(const Object& object) const;
-  // See zt::CheckStored. `declared` is scratch space that is reused.
+  // All checks of one object: zt::CheckStored for this version. `declared` is reused scratch space.
   Status CheckAlone(const StoredObject& object, Object* declared) const;
   // Fails unless the blob is aligned and ends at `data_end` or before. kDataLoss.
   Status CheckPlace(std::uint64_t offset, std::uint64_t length, std::uint64_t data_end) const;
@@ -100,7 +100,7 @@ inline constexpr std::size_t kRootDepth = 1;
 inline constexpr std::size_t kObjectDepth = 3;
 
 bool IsMagic(std::span<const std::byte> bytes, std::string_view magic);
-// Finds a manifest that is followed by its size as u64 LE and `magic`, where the file ends.
+// Finds a manifest that is followed by its size as u64 LE and `magic`, at the end of the file.
 StatusOr<Trailer> LocateBySize(SpecVersion family, std::string_view magic,
                                std::span<const std::byte> tail, std::uint64_t file_bytes);
 // The total size of the parts.

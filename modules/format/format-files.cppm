@@ -1,4 +1,5 @@
-// zt.format:files — files that travel with a model (profile ztstream.file/1): what declares one, and which paths it may have.
+// zt.format:files — files that travel with a model (profile ztstream.file/1): their declaration,
+// and the rules of their paths.
 export module zt.format:files;
 
 import zt.std;
@@ -7,17 +8,18 @@ import zt.core;
 
 export namespace zt {
 
-// The format of an object that is a file: one u8 component "data", a shape of one dimension, which is its size, and the
-// attribute "path"; "executable", true, where it is one.
+// The format of an object that is a file: one u8 component "data", its size as shape, the attribute
+// "path", and "executable", true, if it is.
 inline constexpr std::string_view kFileFormat = "ztstream.file/1";
-// The same as an object of format dense, for readers that refuse formats they do not know: this attribute is 1.
+// Attribute, 1 for a file that is an object of format dense, for readers that refuse unknown
+// formats.
 inline constexpr std::string_view kDenseFileAttribute = "ztstream.file";
-// What the name of such an object begins with; its path follows. The attribute is what counts.
+// Prefix of the name of such an object; the path follows. Readers use the attribute, not the name.
 inline constexpr std::string_view kFileNamePrefix = "__meta__/files/";
-// The most files of one model.
+// Limit on the files of one model.
 inline constexpr std::size_t kMaxFiles = 100'000;
 
-// What a file is declared with.
+// The declaration of a file.
 struct FileEntry {
   std::uint32_t object = 0;  // its index
   std::string path;          // relative, of segments between '/'
@@ -25,38 +27,40 @@ struct FileEntry {
   bool executable = false;
 };
 
-// Whether a path may be one of a model's files: the one rule that writer, reader, verification and extraction ask. It is the
-// same on every system, so that what was made on one can be unpacked on all; nothing is ever repaired. The message names the
-// rule and quotes the path. kDataLoss.
+// Checks the path of a model's file: the one rule of writer, reader, verification and extraction.
+// It is the same on every system, so that files can be unpacked on all; paths are never repaired.
+// The message names the rule and quotes the path. kDataLoss.
 Status CheckFilePath(std::string_view path);
 
-// The paths of one model, which must differ by more than case and not lie below one another.
+// The paths of one model. They must differ by more than case, and none may be a folder of another.
 class FilePaths {
  public:
-  // CheckFilePath, and whether the path goes with those before. kDataLoss.
+  // Checks the path by CheckFilePath and against the earlier ones. kDataLoss.
   Status Add(std::string_view path);
   std::size_t size() const { return files_.size(); }
 
  private:
-  std::unordered_map<std::string, std::string> files_;  // by what is compared
-  std::unordered_map<std::string, std::string>
-      folders_;  // that a path leads through, and one that does
+  // Paths by their case-folded form.
+  std::unordered_map<std::string, std::string> files_;
+  // Folders by their case-folded form; the value is a path below the folder.
+  std::unordered_map<std::string, std::string> folders_;
 };
 
-// Whether an object is a file, by its format or as a dense one that says so.
+// True if an object is a file: by its format, or by the attribute of a dense object.
 bool IsFile(const Object& object);
 bool IsFile(const StoredObject& object);
-// Whether it keeps the rules of the profile, its path included. The message does not name the object. kDataLoss.
+// Checks a file by the rules of the profile, its path included. The message does not name the
+// object. kDataLoss.
 Status CheckFile(const Object& object);
-// The declaration of a file; as an object of format dense where `dense`.
+// Makes the object of a file; of format dense if `dense`.
 Object FileObject(const std::string& path, std::uint64_t bytes, bool executable,
                   bool dense = false);
-// What an object says, which CheckFile has passed.
+// The declaration of a file's object, which CheckFile has accepted.
 FileEntry FileEntryOf(const Object& object, std::uint32_t index);
-// The files among objects, in their order; each has been checked on its own. kDataLoss where two do not go together, or there
-// are too many.
+// The files among objects, in their order; each has been checked by CheckFile. kDataLoss if two
+// paths conflict, or if there are too many.
 StatusOr<std::vector<FileEntry>> ListFiles(std::span<const Object> objects);
-// The same of a manifest, whose reader has checked it.
+// The files of a manifest, which its reader has checked.
 std::vector<FileEntry> ListFiles(const Manifest& manifest);
 
 }  // namespace zt

@@ -73,7 +73,7 @@ struct StoredComponent {
   // Size after decoding: `length` if raw. For zstd it is the manifest's uncompressed_length; in a
   // version without that field (1.1, 0.1) it follows from the shape, or is kUnknownSize.
   std::uint64_t decoded_bytes = 0;
-  std::string digest;               // "algorithm:hex" as in the manifest, empty where there is none
+  std::string digest;               // "algorithm:hex" as in the manifest; empty if there is none
   bool big_endian = false;          // 0.1.0 `data_endianness: big` on raw data
   CodecParameters parameters = {};  // of the codec of `encoding`
   std::uint32_t shard = 0;          // 0: this file, n: Manifest::shards[n - 1]
@@ -97,7 +97,7 @@ struct StoredShard {
   std::string name;         // a label, no path
   std::uint64_t bytes = 0;  // its exact size
   std::string digest;       // of the whole file, "algorithm:hex"
-  // Where the shard begins in Reader::bytes(). Offsets of its components count from here.
+  // Offset of the shard in Reader::bytes(). Offsets of its components count from here.
   std::uint64_t begin = 0;
 };
 
@@ -111,14 +111,14 @@ struct Manifest {
   std::vector<StoredShard> shards = {};     // empty if all blobs are in this file
   // One line for each thing that was skipped because it cannot be kept: custom fields of 0.1.0.
   std::vector<std::string> warnings = {};
-  // Where the manifest lies, in a version in which it is a blob that no other may overlap.
+  // The range of the manifest, in a version in which it is a blob that no other may overlap.
   std::uint64_t offset = 0, bytes = 0;
 };
 
 // The bytes of a manifest: its parts in order.
 using ManifestParts = std::span<const std::span<const std::byte>>;
 
-// Where the manifest lies, read from the end of the file.
+// The position of the manifest, read from the end of the file.
 struct Trailer {
   // k1_2 for any ZTEN1000 footer; DecodeManifest determines the exact version.
   SpecVersion family = SpecVersion::k1_2;

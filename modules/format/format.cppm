@@ -52,15 +52,16 @@ Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 // The part of CheckLayout that concerns one object, wherever its blobs lie. The message names the
 // component, not the object.
 Status CheckStored(const StoredObject& object, SpecVersion version);
-// Limit on the size of a frame with `content` bytes of content that can be decoded on its own.
-// Encoders that flush often produce larger frames than those that get the content at once.
+// Limit on the stored size of a frame with `content` bytes of content, if it is to be decoded
+// alone. Encoders that flush often produce larger frames than those that get the content at once.
 std::uint64_t MostOfFrame(const Codec& codec, std::uint64_t content);
 // Validates the frames of an encoded component against its parameters and the version. nullopt
 // means that it has no table of frames, an error if the version requires equal frames
 // (ContainerTraits::equal_frames). kDataLoss.
 Status CheckFrames(const StoredComponent& component, const ContainerTraits& traits,
                    std::optional<std::span<const Frame>> frames);
-// What a version asks of the bytes of each frame beyond its codec (ContainerTraits::equal_frames). kDataLoss.
+// A version's checks of a frame's bytes beyond its codec's (ContainerTraits::equal_frames).
+// kDataLoss.
 Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
 
 // The content digest of a 2.0 file (§6.4), "algorithm:hex", from the bytes of its manifest. It does

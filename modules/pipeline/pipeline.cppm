@@ -103,9 +103,10 @@ unsigned UsableThreads();
 // Limit on the number of workers.
 inline constexpr unsigned kMaxThreads = 1024;
 
-// The limit on data in flight for this number of workers (0 means UsableThreads()): `asked`, or if
-// that is 0, 32 MiB per worker and at least 64 MiB. A frame of 4 MiB takes 8 to 12 MiB in all its
-// forms, and each worker needs the next one in reach to stay busy.
+// The memory budget of a pipeline with this number of workers (0 means UsableThreads()): `asked`,
+// or if that is 0, 32 MiB per worker and at least 64 MiB. Half of it limits tasks in flight, half
+// is for pooled buffers. A frame of 4 MiB takes 8 to 12 MiB in all its forms, and each worker needs
+// the next one in reach to stay busy.
 std::uint64_t MemoryFor(std::uint64_t asked, unsigned threads);
 
 // Limits of a Pipeline.
@@ -183,7 +184,7 @@ struct RangeCost {
 // Options of a RangePipeline.
 struct RangeOptions {
   unsigned threads = 0;            // 0 means UsableThreads()
-  std::uint64_t memory_bytes = 0;  // see MemoryFor; half of it is for tasks in flight
+  std::uint64_t memory_bytes = 0;  // see MemoryFor
   // If not null, another thread may set it to stop the pipeline with kCancelled.
   const std::atomic<bool>* cancelled = nullptr;
   // Called in order, by one thread at a time, with the total size of the ranges that

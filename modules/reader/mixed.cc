@@ -2,7 +2,7 @@
 // `sparsecsr`, and their readers split the blob as follows, all little-endian:
 //   sparsecoo   for each non-zero: its index in each dimension (u64), then its value
 //   sparsecsr   row pointers (u64, rows + 1), column indices (u64), values
-// The specification's own `sparse` leaves open where the indices lie; nobody wrote it.
+// The specification's own `sparse` does not say where the indices lie; nobody wrote it.
 module;
 
 #include "core/little_endian.h"

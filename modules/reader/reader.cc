@@ -469,7 +469,7 @@ StatusOr<std::vector<Frame>> Reader::Frames(ComponentId id) const {
 }
 
 StatusOr<std::vector<std::uint64_t>> Reader::Cuts(ComponentId id, std::uint64_t bytes) const {
-  // Of a raw component; a multiple of every element width.
+  // Size of a range of a raw component; a multiple of every element width.
   constexpr std::uint64_t kRange = 4 << 20;
   constexpr std::uint64_t kLeast = 1 << 20;  // minimum content of frames read together
   const StoredComponent& c = component(id);

@@ -108,8 +108,8 @@ class Reader {
   }
   // How ranges of a component are best read. Reads the seek table of a compressed component.
   StatusOr<Access> FindAccess(ComponentId id) const;
-  // The frames of a compressed component, in order, as its seek table says. None of a raw one, and where the stream has to
-  // be read in order.
+  // The frames of a compressed component, in order, from its seek table. Empty for a raw component,
+  // and if the stream has to be read in order.
   StatusOr<std::vector<Frame>> Frames(ComponentId id) const;
 
   // The bytes of a raw little-endian component in memory, mapped on first use and valid as long as
@@ -154,9 +154,9 @@ class Reader {
 
 // ---- rules of data ------------------------------------------------------------------------------
 
-// Checks the rules of 2.0 about the indices of sparse objects: those of a row ascend, no cell occurs
-// twice. Indices and row pointers that objects share are read once. Takes at most about twice
-// `memory_bytes`; `reader` must outlive it. Not thread-safe.
+// Checks the rules of 2.0 about the indices of sparse objects: those of a row ascend, no cell
+// occurs twice. Indices and row pointers that objects share are read once. Takes at most about
+// twice `memory_bytes`; `reader` must outlive it. Not thread-safe.
 class IndexChecker {
  public:
   IndexChecker(const Reader& reader, std::uint64_t memory_bytes);
@@ -242,10 +242,10 @@ struct VerifyReport {
   std::vector<VerifyProblem> unchecked;
 };
 
-// Reads every byte and checks: padding is zero, digests match, streams decode to exactly the declared
-// size, bool bytes are 0 or 1, sparse indices are in range, row pointers ascend, shards have their
-// size and digest. Damage to data without a digest may go unnoticed: see VerifyReport::unhashed.
-// Returns an error only if the file cannot be read, or kInvalidArgument if options are out of range.
+// Reads every byte and checks: padding is zero, digests match, streams decode to exactly the
+// declared size, bool bytes are 0 or 1, sparse indices are in range, row pointers ascend, shards
+// have their size and digest. Damage to data without a digest may go unnoticed: see `unhashed`.
+// Fails only if the file cannot be read, or with kInvalidArgument if options are out of range.
 StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options = {});
 
 }  // namespace zt
@@ -254,14 +254,14 @@ StatusOr<VerifyReport> Verify(const Reader& reader, const VerifyOptions& options
 namespace zt::reader::internal {
 
 // True if the frames can be decoded one by one. A stream with a frame of more than 16 MiB of
-// content, or of more stored bytes than that much can need, is decoded in order instead: so a forged
-// table costs no memory, and the memory of a reader with several threads stays bounded.
+// content, or of more stored bytes than that much can need, is decoded in order instead: so a
+// forged table costs no memory, and the memory of a reader with several threads stays bounded.
 bool CanReadByFrame(const Codec& codec, std::span<const Frame> frames);
 
 // True for the layouts of 0.1.0 that store values and indices in one blob.
 bool IsMixedLayout(std::string_view format);
 
-// The file with its shards behind it. Sets StoredShard::begin, and moves the offsets of the components in shards.
+// The file followed by its shards. Sets StoredShard::begin, and moves the offsets in shards.
 StatusOr<std::shared_ptr<ByteSource>> JoinShards(std::shared_ptr<ByteSource> file,
                                                  Manifest& manifest, ShardFinder find);
 // The digest of shard `index` of the manifest. `joined` comes from JoinShards, or wraps such a

@@ -56,7 +56,7 @@ class FileSink final : public Sink {
     if (error == ENOENT && ::stat(folder_.c_str(), &info) != 0)
       return IoError("there is no folder " + folder_ + "; make the folder first");
     if (error != 0) return IoError(error, "cannot create a file in " + folder_);
-    // Where the file system has no such permissions, it keeps its own.
+    // Fails on file systems without such permissions; the file then keeps its own.
     if (older != nullptr) (void)::fchmod(temporary_.fd(), older->st_mode & 0777);
     return OkStatus();
   }

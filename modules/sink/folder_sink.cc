@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The name part of the hidden folder inside an existing folder, which may be the root of a file
-// system. Older versions used the same name, so their leftovers are removed, too.
+// NAME of the hidden folder if the output folder exists: its own name cannot be used, as it may be
+// "/". Older versions used the same word, so their leftovers are removed as well.
 constexpr std::string_view kInside = "extract";
 // An empty folder, for a moment, in the hidden one.
 constexpr std::string_view kProbe = ".mode.ztstream-tmp";

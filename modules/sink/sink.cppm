@@ -73,17 +73,17 @@ class Sink {
   // Writes all pieces one after another from `offset`. Thread-safe for disjoint ranges.
   virtual Status WriteAt(std::uint64_t offset, Pieces pieces);
 
-  // A hint: the output will have about `bytes` in all, those already written included. Fails if
-  // they certainly do not fit.
+  // Fails if an output of about `bytes` bytes in all, with those already written, certainly does
+  // not fit. Reserves nothing.
   virtual Status Reserve(std::uint64_t bytes);
 
-  // A hint, given before the first byte: the output will have at most about `bytes`. A sink that
-  // uploads parts of one size chooses the part size by it.
+  // A hint, given before the first byte: the output will have at most about `bytes` bytes. A sink
+  // that uploads parts of equal size chooses the part size by it.
   virtual void Expect(std::uint64_t /*bytes*/) {}
 
   // Makes the `total` bytes durable and visible. On error there is no output, and an existing one
-  // is intact; except where the output has its name already and the folder cannot be synced: the
-  // error says so.
+  // is intact; except that if the folder cannot be synced after the rename, the output is there,
+  // and the error says so.
   virtual Status Finish(std::uint64_t total) = 0;
   // Discards everything. Idempotent.
   virtual void Abort() = 0;
@@ -126,7 +126,7 @@ class Publication {
   ~Publication();
   Publication(const Publication&) = delete;
   Publication& operator=(const Publication&) = delete;
-  // The number that this process has made.
+  // The number of publications that this process has begun, those that ended included.
   static std::uint64_t Begun();
 };
 
@@ -184,13 +184,13 @@ class FolderSink {
 
   // Fails if fewer bytes are free.
   Status Reserve(std::uint64_t bytes) const;
-  // Where to write the file until Finish.
+  // The path to write the file at until Finish.
   std::string Staged(const std::string& file) const;
   // An open descriptor of the hidden folder, for its owner alone.
   int descriptor() const;
 
-  // Syncs all files and gives them their names. On error the folder is as it was, unless the error
-  // says what is there.
+  // Syncs all files and gives them their names. On error the folder is unchanged, unless the error
+  // says which files it has.
   Status Finish();
 
  private:
@@ -200,8 +200,9 @@ class FolderSink {
 
   std::string path_;
   FolderSinkOptions options_;
-  bool beside_ = false;  // the folder is not there yet
-  int holder_ = -1;      // the folder in which the hidden one lies
+  // The output folder does not exist yet: Finish renames the hidden folder to it.
+  bool beside_ = false;
+  int holder_ = -1;  // descriptor of the folder that contains the hidden one
   sink::internal::Temporary staging_;
 };
 

@@ -1,4 +1,5 @@
-// zt.sink — what is not yet complete: hidden names, locks, leftovers of killed runs, and publication.
+// zt.sink — what is not yet complete: hidden names, locks, leftovers of killed runs, and
+// publication.
 module;
 
 #include <dirent.h>

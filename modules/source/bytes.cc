@@ -26,7 +26,7 @@ Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end) 
                      " were expected; the file is truncated");
 }
 
-// What shows that a file has been written to, or that another has taken its name.
+// The properties that change if a file is written to, or if another file takes its name.
 struct FileStamp {
   explicit FileStamp(const struct stat& info)
       : device(info.st_dev),

@@ -1,4 +1,5 @@
-// zt.source:bytes — bytes by offset: files, pipes, memory, and names that stand for files elsewhere.
+// zt.source:bytes — bytes by offset: files, pipes, memory, and names that stand for files
+// elsewhere.
 export module zt.source:bytes;
 
 import zt.std;
@@ -6,120 +7,123 @@ import zt.core;
 
 export namespace zt {
 
-// ---- bytes ---------------------------------------------------------------------------------------------------
+// ---- bytes --------------------------------------------------------------------------------------
 
-// Bytes from `begin` up to `end`, which is not among them.
+// The bytes from `begin` to `end`, without the one at `end`.
 struct ByteRange {
   std::uint64_t begin = 0, end = 0;
   bool operator==(const ByteRange&) const = default;  // the same bytes
 };
 
-// Bytes that can be read by offset. A file or memory serves any range to any number of threads at once; a pipe
-// (`sequential()`) serves one caller at a time, ranges in ascending order only, and discards what is skipped.
+// Bytes that can be read by offset. A file or memory serves any range to any number of threads at
+// once; a pipe (`sequential()`) serves one caller at a time, ranges in ascending order only, and
+// discards what is skipped.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
   // For messages: the path as given, or "standard input".
   virtual const std::string& name() const = 0;
-  // Total bytes; nullopt where only the end of the stream will tell.
+  // Total bytes; nullopt if the size is only known at the end of the stream.
   virtual std::optional<std::uint64_t> size() const = 0;
   // True for a pipe: one caller, ascending ranges.
   virtual bool sequential() const = 0;
 
-  // Fills `out` from `offset`, whole, or fails: kDataLoss where the bytes end first, kUnavailable where the
-  // system refuses. Errors do not name the source; callers add name().
+  // Fills all of `out` from `offset`, or fails: kDataLoss if the bytes end first, kUnavailable if
+  // the system refuses. Errors do not name the source; callers add name().
   virtual Status ReadAt(std::uint64_t offset, std::span<std::byte> out) = 0;
 
-  // Fails with kDataLoss where a file has another size or time of modification now than when it was opened: somebody
-  // writes to it. Links, names and permissions may change. Not noticed is who writes and sets the time back.
+  // kDataLoss if a file's size or modification time has changed since it was opened. Changes of
+  // links, names and permissions are allowed. A writer that restores the time is not noticed.
   virtual Status CheckUnchanged() { return OkStatus(); }
 
   // The descriptor of an open regular file with exactly these bytes, for mmap and fadvise; nullopt
   // if there is none. It is closed with the source.
   virtual std::optional<int> descriptor() const { return std::nullopt; }
 
-  // True where `offset` is the end. On a pipe this waits for a byte or the end, and the byte is kept.
+  // True if `offset` is the end. On a pipe this waits for a byte or the end, and keeps the byte.
   virtual StatusOr<bool> AtEnd(std::uint64_t offset);
 
-  // A hint: these ranges will be read, about in this order. A source whose bytes come from far away asks for them ahead.
+  // A hint: these ranges will be read, about in this order. A remote source reads them ahead.
   virtual void WillRead(std::span<const ByteRange> /*ranges*/) {}
 };
 
-// A regular file, read with pread (never mapped: a file that shrinks is an error, not a SIGBUS). Fails with
-// kUnavailable where it cannot be opened; a directory is kInvalidArgument.
+// A regular file, read with pread (never mapped: a file that shrinks is an error, not a SIGBUS).
+// kUnavailable if it cannot be opened; kInvalidArgument for a directory.
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path);
 
-// As OpenFile, for folders of more files than a process may open: it is opened anew for each read, fails with kDataLoss
-// where that is not the file that was opened first, unchanged, and has no descriptor.
+// As OpenFile, for folders of more files than a process may open: opens the file anew for each
+// read. kDataLoss if it is not the same unchanged file as the first time. Has no descriptor.
 StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& path);
 
-// ---- names ---------------------------------------------------------------------------------------------------
+// ---- names --------------------------------------------------------------------------------------
 
-// Names with a scheme, "https://host/model.zt", stand for files that are read over a network. OpenFile and the functions
-// below take them once SetUrlFiles was called (zt.remote does), and refuse them before with kUnimplemented.
+// Serves names with a scheme, "https://host/model.zt": files that are read over a network. OpenFile
+// and the functions below accept them after SetUrlFiles, which zt.remote calls; before, they are
+// kUnimplemented.
 class UrlFiles {
  public:
   virtual ~UrlFiles() = default;
   // As OpenFile.
   virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) = 0;
-  // Whether the name is one of a folder. It may ask a server.
+  // True if the name is one of a folder. May ask a server.
   virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
-  // Names of the files in a folder; kUnimplemented where its server lists none.
+  // Names of the files in a folder; kUnimplemented if its server lists none.
   virtual StatusOr<std::vector<std::string>> List(const std::string& url) = 0;
-  // Whether there is a file of that name.
+  // True if a file of this name exists.
   virtual StatusOr<bool> Exists(const std::string& url) = 0;
 };
-// `files` must outlive all use of names; null: names are those of the file system alone. Call it before names are opened.
+// `files` must outlive all use of names; null: all names are paths. Call it before names are
+// opened.
 void SetUrlFiles(UrlFiles* files);
 
-// Whether a path or URL names a folder, something that exists, a regular file. False where that cannot be found out:
-// opening the name says why.
+// True if a path or URL names a folder, something that exists, a regular file. False if that cannot
+// be found out: opening the name then reports the error.
 bool IsFolder(const std::string& path);
 bool Exists(const std::string& path);
 bool IsRegularFile(const std::string& path);
-// Bytes of a file; nullopt where that cannot be found out.
+// The size of a file in bytes; nullopt if it cannot be found out.
 std::optional<std::uint64_t> SizeOfFile(const std::string& path);
-// Names of what is in a folder, in no order; of a URL the files alone.
+// Names of a folder's entries, in no order; for a URL, of the files only.
 StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
 
-// ---- opening -------------------------------------------------------------------------------------------------
+// ---- opening ------------------------------------------------------------------------------------
 
-// A file descriptor that may be a pipe. A regular file becomes a seekable source that begins at its current
-// offset; anything else is sequential. Does not close `fd`.
+// A file descriptor that may be a pipe. A regular file becomes a seekable source that begins at its
+// current offset; anything else is sequential. Does not close `fd`.
 StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name);
 
-// The error of a pipe that has served its bytes up to `position` and is asked for earlier ones: kUnimplemented.
+// The error of a pipe at `position` that is to read an earlier `offset`: kUnimplemented.
 Status CannotGoBack(std::uint64_t position, std::uint64_t offset);
 
-// `bytes` stay the caller's and must outlive the source.
+// Bytes in memory, which must outlive the source.
 std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::string name);
 
-// Reads the first `count` bytes, or all there are. On a pipe the bytes are kept: a later ReadAt(0, ...) still
-// sees them, provided nothing beyond them was read.
+// Reads the first `count` bytes, or all if there are fewer. A pipe keeps them: a later
+// ReadAt(0, ...) serves them again, unless bytes beyond them have been read.
 StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count);
 
-// Fills `out` from byte `offset` of data that `read` serves in whole units of `unit` bytes, 512 at most: what begins or ends
-// within a unit goes through a buffer.
+// Fills `out` from byte `offset` of data that `read` serves in whole units of `unit` bytes, at most
+// 512. Parts of units go through a buffer.
 Status ReadUnits(std::uint64_t offset, std::span<std::byte> out, std::uint64_t unit,
                  const std::function<Status(std::uint64_t, std::span<std::byte>)>& read);
 
-// Reads the bytes from `begin` to `end` front to back with bounded memory. `look` is given piece after piece, and where each
-// begins; where it returns false, that is the end.
+// Reads the bytes from `begin` to `end` in order with bounded memory. Calls `look` with the offset
+// and the bytes of each piece, until it returns false.
 Status ReadThrough(
     ByteSource& source, std::uint64_t begin, std::uint64_t end,
     const std::function<bool(std::uint64_t offset, std::span<const std::byte> piece)>& look);
 
 // A range to be read.
 struct RangeToRead {
-  ByteSource* from =
-      nullptr;  // where its bytes lie as they are; null where they do not, or `from` is a pipe
+  // The byte source that stores the range unchanged. Null if none does, or if it is sequential.
+  ByteSource* from = nullptr;
   std::uint64_t offset = 0;         // in `from`
   std::span<std::byte> bytes = {};  // to be filled
 };
-// Fills all of them. Neighbours, which lie one after another in a ByteSource as in memory, are read with one call;
-// `read(i)` fills range `i` where it has none, or where reading them failed: which of them it was is not known then. What
-// `read` says is wrong with the first is returned.
+// Fills all ranges. Neighbours, adjacent in a ByteSource and in memory, are read with one call.
+// Calls `read(i)` for a range without a byte source (`from` is null), and for each range of a
+// merged read that failed, so that the error names the range. Returns the first error of `read`.
 Status ReadRanges(std::span<const RangeToRead> ranges,
                   const std::function<Status(std::size_t i)>& read);
 

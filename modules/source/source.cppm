@@ -1,4 +1,5 @@
-// zt.source — where bytes come from: byte sources (:bytes), and TensorSource, the seam every input format implements.
+// zt.source — where bytes come from: byte sources (:bytes), and TensorSource, the interface that
+// every input format implements.
 export module zt.source;
 
 import zt.std;
@@ -8,7 +9,7 @@ import zt.core;
 
 export namespace zt {
 
-// ---- tensors -------------------------------------------------------------------------------------------------
+// ---- tensors ------------------------------------------------------------------------------------
 
 // Identifies a component of a TensorSource.
 struct ComponentId {
@@ -37,7 +38,8 @@ struct InputOptions {
 };
 
 // kDataLoss if `name`, a file below `folder`, is or lies behind a symbolic link that leaves the
-// folder, unless `options` allow it or it is a blob of the hub's cache. For names from an index or a listing.
+// folder, unless `options` allow it or it is a blob of the hub's cache. For names from an index or
+// a listing.
 Status CheckStaysInside(const std::string& folder, const std::string& name,
                         const InputOptions& options);
 
@@ -59,32 +61,35 @@ struct Identity {
   auto operator<=>(const Identity&) const = default;
 };
 
-// The stream of a codec that a component is stored as. Its frames can be copied to another file without being decoded.
+// The encoded stream that a component is stored as. Its frames can be copied to another file
+// without being decoded.
 struct EncodedStream {
   Encoding encoding = Encoding::kRaw;  // the codec's
-  CodecParameters parameters = {};     // what that has to know of the component
-  // Where the stream lies. `bytes` is null where it cannot be copied, because it holds something else than the declared
-  // bytes: an index that is widened as it is read.
+  CodecParameters parameters = {};     // the codec's, of this component
+  // Where the stream lies. `extent.bytes` is null if the stream must not be copied: it decodes to
+  // other bytes than declared, as widened indices do.
   Extent extent = {};
-  // A digest of the stored bytes is compared as they pass: damage is found without decoding.
+  // The source compares a digest of the stored bytes as they are read: damage is found without
+  // decoding.
   bool guarded = false;
 };
 
-// Reads a component without comparing its digest, for a component that is sequential only because
-// its digest needs the bytes in order. The caller reads ranges in any order, and passes them to
-// Check in order. Valid as long as the source.
+// Reads a component that is sequential only because its digest needs the bytes in order: ranges in
+// any order, without the digest; `Check` updates the digest later, in order. Valid as long as the
+// source.
 class CheckedApart {
  public:
   virtual ~CheckedApart() = default;
-  // TensorSource::Read without the digest. Thread-safe.
+  // As TensorSource::Read, without the digest. Thread-safe.
   virtual Status Read(std::uint64_t offset, std::span<std::byte> out) = 0;
-  // Takes the bytes from `offset`; ranges in ascending order, each once. kDataLoss if the last one
-  // completes another digest.
+  // Updates the digest with the bytes from `offset`; ranges in ascending order, each once.
+  // kDataLoss if the digest differs after the last range.
   virtual Status Check(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
 };
 
-// An input: declarations first, then the bytes of each component by range. Everything format-specific is hidden
-// here; what Read serves is exactly the declared component, little-endian and in C order.
+// An input: declarations first, then the bytes of each component by range. Everything
+// format-specific is hidden here; Read serves exactly the declared component, little-endian and in
+// C order.
 //
 // Derived classes fill the protected members first; once the source is in use they are constant.
 class TensorSource {
@@ -119,13 +124,13 @@ class TensorSource {
   // True if one thread at a time must read this component in ascending order (deflated entries,
   // pipes). If not seekable(), components must also be read in the order of objects().
   virtual bool sequential(ComponentId) const { return false; }
-  // A way to read a sequential component in any order; null if there is none.
+  // Reads a sequential component in any order; null if that is not possible.
   virtual std::shared_ptr<CheckedApart> checked_apart(ComponentId) { return nullptr; }
   // False if the input can only be read from front to back: a pipe.
   virtual bool seekable() const { return true; }
 
-  // The best read size, at offsets that are multiples of it; 0 if it does not matter. Reading part
-  // of a compressed frame costs as much as reading all of it.
+  // The best read size, at offsets that are multiples of it; 0 if any will do. Reading part of a
+  // compressed frame costs as much as reading all of it.
   virtual std::uint64_t preferred_read(ComponentId) const { return 0; }
 
   // A hint: these components will be read, roughly in this order. By default hints their extents.
@@ -142,13 +147,15 @@ class TensorSource {
   // The component's declared bytes if they are in memory already. Valid as long as the source.
   virtual std::optional<std::span<const std::byte>> View(ComponentId) const { return std::nullopt; }
 
-  // How the component is stored, where a codec encoded it; nullopt where it is raw.
+  // The encoded stream of the component; nullopt if it is raw.
   virtual std::optional<EncodedStream> encoded(ComponentId) const { return std::nullopt; }
-  // The frames of that stream, in order; none where they cannot be read one by one. An error as of Read.
+  // The frames of that stream, in order; empty if they cannot be read one by one. Errors as of
+  // Read.
   virtual StatusOr<std::vector<Frame>> Frames(ComponentId) const { return std::vector<Frame>(); }
 
-  // Called once after the last Read: checks what only the end can tell (trailing bytes of a pipe, an entry's CRC, a
-  // file that has grown). Errors name the file, and the tensor where it is one tensor's: the caller cannot know.
+  // Called once after the last Read: checks what is only known then (trailing bytes of a pipe, an
+  // entry's CRC, a file that has grown). Errors name the file, and the tensor if they concern one:
+  // the caller cannot know.
   virtual Status Finish() { return OkStatus(); }
 
  protected:
@@ -162,7 +169,8 @@ class TensorSource {
   std::string file_;                                    // see file()
 };
 
-// A source of other objects over the components of other sources.
+// Serves the components of other sources as other objects. A derived class says by Origin which
+// component each of its own is; all that concerns one component is forwarded to it.
 class WrappedSource : public TensorSource {
  public:
   const std::string& file(ComponentId id) const override;

@@ -1,4 +1,4 @@
-// zt.source — tensors in memory, and merged sources.
+// zt.source — reading ranges, tensors in memory, wrapped and merged sources.
 module;
 
 #include "core/name_table.h"
@@ -22,7 +22,7 @@ class MergedSource final : public WrappedSource {
   Status Init() {
     std::size_t total = 0;
     for (const auto& source : sources_) total += source->objects().size();
-    // attribute -> its index
+    // The index of each attribute in attributes_.
     std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> kept;
     objects_.reserve(total);
     origin_.reserve(total);

@@ -22,7 +22,7 @@ constexpr std::size_t kWorthCounting = 16 << 10;
 // A number of elements whose counts fit 32 bits.
 constexpr std::size_t kPart = std::size_t{1} << 28;
 
-// Numbers of one kind are compared as what they are.
+// Numbers of one kind are compared without conversion.
 template <typename T>
 Number AsNumber(double value) {
   if constexpr (std::is_same_v<T, double>) return value + 0.0;  // -0 becomes 0

@@ -97,7 +97,7 @@ HWY_AFTER_NAMESPACE();
 namespace zt::kernel {
 namespace {
 
-// Whether all elements of a line are the same, as those of padding and zeros are. Lines of others
+// True if all elements of a line are equal, as in padding and zeros. Lines of others
 // mostly end by the first look.
 template <int kBits>
 bool AreEqual(const std::uint64_t (&words)[8]) {

@@ -9,7 +9,7 @@ namespace zt::kernel {
 
 struct Sums {
   double sum = 0;
-  double least = 0, most = 0;  // where the sum is finite; of zeros either sign
+  double least = 0, most = 0;  // valid if the sum is finite; a zero has either sign
   std::uint64_t zeros = 0;
 };
 

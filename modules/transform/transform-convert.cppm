@@ -17,7 +17,7 @@ export namespace zt {
 //     infinite; a target without infinity counts them as overflow and gives NaN, or its largest
 //     under kSaturate.
 //   - NaN stays NaN, with its sign and the top of its payload where the target has room, and
-//     becomes quiet, except from bf16 to f32, where every bit is kept. The fnuz types have one NaN
+//     becomes quiet, except from bf16 to f32, which keeps every bit. The fnuz types have one NaN
 //     without sign, and no negative zero.
 // Integers (i8 ... u64) convert to floats with one rounding, to integers exactly. bool converts as
 // 0 and 1. Floats convert to integers by truncation toward zero, as in numpy and torch; a value

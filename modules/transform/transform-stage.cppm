@@ -6,7 +6,7 @@ import zt.core;
 
 export namespace zt {
 
-// What a number becomes that its target cannot represent. It is counted under every policy.
+// The conversion of a number that its target cannot represent. It is counted under every policy.
 enum class OnOverflow : std::uint8_t {
   kError,     // convert as kInf; the writer then fails, naming the tensor
   kInf,       // infinity, or NaN if the target has no infinity

@@ -6,25 +6,25 @@ import zt.core;
 
 export namespace zt {
 
-// A number of any real element type, exactly: a double of floats, else an integer.
+// A number of any real element type, exactly: a double for floats, else an integer.
 using Number = std::variant<double, std::int64_t, std::uint64_t>;
 
 // Figures of a run of numbers. Those of runs that follow one another are merged in order; cut at
 // the same places they are the same for any number of threads.
 struct NumberStats {
-  // The exponents counted apart; those beyond count at the ends.
+  // The range of exponents that are counted one by one; others count at its ends.
   static constexpr int kLeastExponent = -64, kMostExponent = 31;
 
-  std::uint64_t finite =
-      0;  // the numbers that are neither NaN nor infinite; all that follows is theirs
+  // Finite numbers: zeros, min, max, exponents and the sums count these alone.
+  std::uint64_t finite = 0;
   std::uint64_t zeros = 0;  // of both signs
   std::uint64_t nan = 0, inf = 0;
-  std::optional<Number> min = {}, max = {};  // without a sign where they are zero
+  std::optional<Number> min = {}, max = {};  // zero has no sign
   // exponents[e] counts x with 2^(e + kLeastExponent) <= |x| < 2^(e + 1 + kLeastExponent).
   std::array<std::uint64_t, kMostExponent - kLeastExponent + 1> exponents = {};
 
   // The mean, and the standard deviation as numpy has it: of the numbers, not of a sample. In f64,
-  // each within 1e-12 of the larger of the two; infinite or NaN where f64 cannot hold a sum.
+  // each within 1e-12 of the larger of the two; infinite or NaN if f64 cannot hold a sum.
   // Undefined if there is no finite number.
   double mean() const;
   double deviation() const;
@@ -32,8 +32,8 @@ struct NumberStats {
   // Adds the figures of the next run.
   void Merge(const NumberStats& next);
 
-  double sum = 0, sum_lost = 0;  // what the sum's rounding lost
-  double squares = 0;            // of distances from the mean
+  double sum = 0, sum_lost = 0;  // the sum, and its compensation (Kahan)
+  double squares = 0;            // sum of the squared distances from the mean
 };
 
 // Computes figures of elements of one type. Immutable, so all threads can share one instance.
@@ -52,12 +52,12 @@ class NumberScan {
     // Adds the figures of the whole run to `stats`. Called once, at the end.
     virtual void End(NumberStats& stats) = 0;
   };
-  // Begins a run of so many bytes.
+  // Begins a run of `bytes` bytes.
   virtual std::unique_ptr<Run> Begin(std::uint64_t bytes) const = 0;
 };
 
-// Of any type that converts to f64 (see MakeConversion): floats of 8 to 64 bits, integers, bool as
-// 0 and 1. kUnimplemented for others.
+// Makes the scan for any type that converts to f64 (see MakeConversion): floats of 8 to 64 bits,
+// integers, bool as 0 and 1. kUnimplemented for others.
 StatusOr<std::shared_ptr<const NumberScan>> MakeNumberScan(const ElementType& element);
 
 }  // namespace zt

@@ -160,8 +160,8 @@ class CompressStage final : public StageOf<Batch> {
     std::span<std::byte> free = batch.encoded.bytes();
     for (WriterChunk& chunk : batch.ranges) {
       if (!Wanted(chunk)) continue;
-      // The wish may have changed since the bound was summed (another chunk of the component was found
-      // incompressible); then less room is used, never more.
+      // Another worker may have set `choice` since the bound was computed; then less room is
+      // needed, never more.
       auto size = CatchAsStatus([&] { return Encode(chunk, free); });
       if (!size.ok()) return chunk.Named(size.status());
       chunk.encoded = free.first(*size);
@@ -186,7 +186,7 @@ class CompressStage final : public StageOf<Batch> {
     }
     return false;
   }
-  // Makes the chunk's frame, or copies the one that holds it where the version allows that one.
+  // Makes the chunk's frame, or copies the source's frame if the version allows it.
   StatusOr<std::size_t> Encode(const WriterChunk& chunk, std::span<std::byte> out) const {
     const ComponentState& state = *chunk.state;
     if (state.kept != nullptr && !chunk.bytes().empty()) {
@@ -266,7 +266,7 @@ class PlaceStage final : public ChunkStage {
   Placer& placer_;
   const Codecs& codecs_;
   const ContainerTraits& traits_;
-  // Of the current component.
+  // The current component.
   std::uint64_t begin_ = 0, content_ = 0;
   std::vector<Frame> frames_;
 };

@@ -1,4 +1,4 @@
-// zt.writer:engine — implementation.
+// zt.writer:engine — cuts components into chunks, and submits them to the pipeline.
 module;
 
 #include "core/status_macros.h"
@@ -97,7 +97,8 @@ bool IsVersionedName(std::string_view format) {
          format.find_first_not_of("0123456789.", slash + 1) == std::string_view::npos;
 }
 
-// Whether the writer can cut a component into chunks that are these frames, and a file of the version can have them.
+// True if the writer can cut a component into chunks that are these frames, and the version allows
+// them.
 bool CanKeep(const EncodedStream& stream, std::span<const Frame> frames, std::size_t width,
              const ContainerTraits& traits) {
   if (frames.front().content_bytes == 0) return false;
@@ -283,8 +284,8 @@ void Engine::RegisterForFinish(TensorSource& source) {
 
 // The stream is copied as a whole if its table of frames adds up to the declared size, a digest of
 // the stored bytes tells whether it is damaged, the output's digests cover stored bytes too, and no
-// rule concerns the content. Otherwise its frames are copied and decoded besides. A stream without a
-// table is encoded anew: only decoding it tells how much it holds.
+// rule concerns the content. Otherwise its frames are copied and decoded besides. A stream without
+// a table is encoded anew: only decoding it tells how much it holds.
 Status Engine::KeepFrames(ComponentState& state) const {
   const auto stream = state.source->encoded(state.id);
   if (!stream || stream->extent.bytes == nullptr || !options.stages.empty() ||

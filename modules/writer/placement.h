@@ -15,10 +15,10 @@ class Placer {
   Placer(std::uint64_t end, std::uint64_t alignment) : end_(end), alignment_(alignment) {}
 
   struct Gap {
-    std::uint64_t begin = 0;    // of the blob
-    std::uint64_t padding = 0;  // bytes before it
+    std::uint64_t begin = 0;    // offset of the blob after the gap
+    std::uint64_t padding = 0;  // size of the gap
   };
-  // Begins the next blob.
+  // Begins the next blob, at an aligned offset.
   Gap Open() {
     const std::uint64_t begin = (end_ + alignment_ - 1) / alignment_ * alignment_;
     const Gap gap = {begin, begin - end_};

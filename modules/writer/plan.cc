@@ -1,4 +1,4 @@
-// zt.writer:plan — implementation.
+// zt.writer:plan — decides names, element types, storage and shared blobs.
 module;
 
 #include "core/name_table.h"
@@ -139,7 +139,7 @@ class Planner {
     return stream ? stream->encoding : Encoding::kRaw;
   }
 
-  // What is asked for a component that the source has in the encoding `held`.
+  // The requested storage of a component that the source has in the encoding `held`.
   Storage Wanted(Encoding held) const {
     Storage wanted = options_.storage;
     if (held == Encoding::kRaw) return wanted;
@@ -149,7 +149,8 @@ class Planner {
     return wanted;
   }
 
-  // Decides how a component is stored. Mostly all of an object are stored alike: then one look at it is enough.
+  // Decides how a component is stored. Mostly all of an object are stored alike: then one look at
+  // it is enough.
   Status Store(const Object& object, std::uint32_t c, PlannedComponent& component) {
     const Encoding held = HeldEncoding(component);
     component.storage = Wanted(held);

@@ -14,7 +14,7 @@ import zt.source;
 namespace zt::writer::internal {
 namespace {
 
-// Where bytes of the component lie, or of the stream that is copied in its place.
+// The range of the component, or of the stream that is copied in its place.
 RangeToRead RangeOf(const ComponentState& state, std::uint64_t offset, std::span<std::byte> out) {
   if (state.copied == nullptr) return state.source->RangeAt(state.id, offset, out);
   const Extent& extent = state.copied->extent;
@@ -27,7 +27,8 @@ Status Read(const ComponentState& state, std::uint64_t offset, std::span<std::by
   return state.copied->extent.bytes->ReadAt(state.copied->extent.offset + offset, out);
 }
 
-// Fetches bytes. The chunks of a batch share its buffer, and neighbours in the file come with one call.
+// Reads chunks. Those of a batch share its buffer, and neighbours in the file are read with one
+// call.
 class ReadStage final : public StageOf<Batch> {
  public:
   explicit ReadStage(BufferPool& pool) : pool_(pool) {}
@@ -78,7 +79,7 @@ class ReadStage final : public StageOf<Batch> {
     return chunk.state->source != nullptr && chunk.bytes().empty() && chunk.input_bytes > 0;
   }
 
-  // Calls the source for a chunk. Errors and exceptions get the chunk's names.
+  // Calls `call`, which calls the source; errors and exceptions get the chunk's tensor and file.
   template <class Call>
   static Status Asked(const WriterChunk& chunk, const Call& call) {
     return chunk.Named(CatchAsStatus(call));

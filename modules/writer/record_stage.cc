@@ -27,8 +27,8 @@ bool OnlyShares(const PlannedObject& object) {
                      [](const PlannedComponent& each) { return each.shared_with.has_value(); });
 }
 
-// Content of the component up to the end of a chunk that is copied without being decoded: all of it once the last has
-// passed, and before that what its share of the stream comes to.
+// Content of the component up to the end of a chunk that is copied without being decoded: all of it
+// once the last has passed, and before that what its share of the stream comes to.
 std::uint64_t ContentOfCopied(const WriterChunk& chunk) {
   const ComponentState& state = *chunk.state;
   if (chunk.last) return state.declared_bytes;
@@ -324,7 +324,7 @@ class RecordStage final : public ChunkStage {
 
   Record& record_;
   const SpecVersion spec_;
-  // Of the current component.
+  // Sums of the current component.
   struct Sums {
     std::uint64_t begin = 0, stored = 0, content = 0;
     std::uint32_t crc = 0;

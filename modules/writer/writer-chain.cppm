@@ -53,19 +53,21 @@ struct PlanState {
   std::map<std::uint32_t, SparseObject> sparse;
 };
 
-// The frames of a component, all of one size of content but the last, and where they lie.
+// The frames of a stored component. All but the last have the same size of content.
 struct KeptFrames {
   EncodedStream stream;
   std::vector<Frame> frames;
 };
 
-// One component in flight. The stages change the last four fields; the others are fixed before its first chunk is submitted.
+// One component in flight. The stages change the last four fields; the others are fixed before its
+// first chunk is submitted.
 struct ComponentState {
   enum Choice { kUndecided, kStoreRaw, kStoreEncoded };
 
   std::shared_ptr<const Object> object;
   PlanState* plan = nullptr;  // null if the object was not planned
-  // The same if the object came by Writer::Add, when nothing else owns it.
+  // Keeps `plan` alive for an object from Writer::Add; null for planned sources, whose plans the
+  // engine keeps.
   std::shared_ptr<const PlanState> keeps;
   ComponentId at;                    // in the plan; unplanned: only the component is set
   std::uint64_t declared_bytes = 0;  // or kUnknownSize
@@ -75,12 +77,15 @@ struct ComponentState {
   TensorSource* source = nullptr;  // null if the chunks bring their bytes
   ComponentId id;
   bool sequential = false;
-  std::shared_ptr<CheckedApart> apart;  // if set, reads the component; see the check stage
+  // If set, reads the component without its digest, which the check stage then updates in order.
+  std::shared_ptr<CheckedApart> apart;
   std::shared_ptr<const Transform> transform;
   bool ends_object = false;  // no component with a blob of its own follows
-  // What is copied from the source without being decoded: its stream is then what is read, and `storage` says raw.
+  // If set, the source's whole stream is copied: it is read in place of the component, and
+  // `storage` says raw.
   std::unique_ptr<const EncodedStream> copied;
-  // What is copied frame by frame, with the content read as well: a chunk is one frame.
+  // If set, the source's frames are copied one by one while their content is read too: a chunk is
+  // one frame.
   std::unique_ptr<const KeptFrames> kept;
   std::shared_ptr<SparseValidator> sparse;  // of a sparse object that was not planned
 
@@ -159,7 +164,7 @@ struct Record {
   std::vector<NumericFinding> findings;
   // The progress callback reads them while the next batch is being recorded.
   std::atomic<std::uint64_t> bytes_done = 0, tensors_done = 0, stored_done = 0;
-  // Of the plans added so far.
+  // Totals of the plans added so far.
   std::atomic<std::uint64_t> bytes_total = 0, tensors_total = 0;
 };
 
@@ -206,8 +211,8 @@ std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool);
 std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec);
 std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec);
 
-// The chain, in order: read, check, transform, the caller's own, validate, compress, place, hash, crc,
-// entry, write, record. If digests cover decoded bytes, hash comes before compress.
+// The chain, in order: read, check, transform, the caller's own, validate, compress, place, hash,
+// crc, entry, write, record. If digests cover decoded bytes, hash comes before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal

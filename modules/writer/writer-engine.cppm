@@ -98,7 +98,7 @@ class Engine {
   // outlive Flush; else it holds both until their last chunk is written.
   Status AddPlanned(TensorSource& source, const Plan& plan, const PlanSums& sums,
                     std::shared_ptr<const void> owner);
-  // Tells the sink the expected size of the output, and asks whether it has room.
+  // Gives the sink the expected size of the output, and checks that it fits.
   Status Reserve(const PlanSums& sums);
   // Tells a remote source which components will be read.
   static void Announce(TensorSource& source, const Plan& plan);
@@ -140,7 +140,8 @@ class Engine {
   std::uint64_t ChunkBytes(const ComponentState& component) const;
   CutRule RuleOf(const ComponentState& component) const;
   std::uint64_t Weight(const WriterChunk& chunk, std::uint64_t bytes, std::uint64_t held) const;
-  // Has the frames of the source copied, as far as that is allowed.
+  // Decides whether the source's stream is copied whole (`copied`), frame by frame (`kept`), or
+  // encoded anew.
   Status KeepFrames(ComponentState& state) const;
   Status EnqueueComponent(const std::shared_ptr<ComponentState>& component,
                           std::uint64_t input_bytes);

@@ -40,7 +40,7 @@ struct WriterOptions {
   double min_gain = 0.02;
   // Workers, up to kMaxThreads; 0 means UsableThreads(), 1 the caller's thread alone.
   unsigned threads = 0;
-  // Limit on the memory of chunks in flight, of which there is always at least one: see MemoryFor.
+  // The memory budget for chunks (MemoryFor); one chunk is always in flight.
   // The manifest comes on top, and at most as much again to validate the indices of one sparse
   // tensor: in 2.0 to find a cell that is named twice, and for coordinates of unknown size.
   std::uint64_t memory_bytes = 0;

@@ -36,7 +36,7 @@ struct PlannedComponent {
   ComponentId source;                          // where its bytes come from
   std::shared_ptr<const Transform> transform;  // null: the bytes stay as they are
   Storage storage;                             // how it is stored
-  // Set where an earlier component of the plan has the same bytes: this one gets no blob but shares
+  // Set if an earlier component of the plan has the same bytes: this one gets no blob but shares
   // that one's. Indices into Plan::objects and its components.
   std::optional<ComponentId> shared_with;
 };
@@ -66,7 +66,8 @@ struct Plan {
 struct PlanOptions {
   SpecVersion spec = SpecVersion::k1_2;  // of the file; the Writer's must be the same
   Storage storage = {};                  // of every component
-  // Components that the source has compressed stay so, with their encoding where the version has it, whatever `storage` says.
+  // Components that the source has compressed stay compressed, whatever `storage` says; with their
+  // encoding if the version has it.
   bool keep_encoding = false;
   OnOverflow on_overflow = OnOverflow::kError;  // for all conversions
   // False: a conversion of floats to integers fails if a value has a fraction.
@@ -88,14 +89,16 @@ struct PlanOptions {
 // of the options, name the tensor and its file.
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 
-// OK where all numbers had a counterpart in the type they were converted to; else kOutOfRange says how many had none.
+// kOutOfRange, with their number, if some numbers have no counterpart in the type they were
+// converted to.
 Status CheckFit(const NumericCounts& counts, const ElementType& element, const Plan& plan);
 
-// Makes a plan that of a canonical file (2.0 §6.3): objects and components in the order of their names, all raw and with
-// the version's digest, and one blob for all components with the same bytes. To find these it reads the beginning and the
-// middle of components that have the same size as another, and the whole of those that look equal. kInvalidArgument where
-// the version has no such form, for a pipe, and for names that are not in Unicode Normalization Form C. A Writer with no
-// alignment of its own then writes the file.
+// Changes a plan to that of a canonical file (2.0 §6.3): objects and components in the order of
+// their names, all raw and with the version's digest, and one blob for all components with the same
+// bytes. To find these it reads the beginning and the middle of components of equal size, and the
+// whole of those that look equal. kInvalidArgument if the version has no such form, for a pipe, and
+// for names that are not in Unicode Normalization Form C. The Writer must have no alignment of its
+// own.
 Status MakeCanonical(TensorSource& source, Plan& plan);
 
 }  // namespace zt

@@ -84,8 +84,9 @@ class Writer {
   Status Add(Object object, std::vector<std::span<const std::byte>> components,
              std::vector<Storage> storage = {});
 
-  // A file that travels with the model: config.json, a tokenizer. `path` is relative, in segments between '/', and
-  // kInvalidArgument where CheckFilePath refuses it, or another file has it. The bytes must stay until Flush or Finish returns.
+  // Adds a file that travels with the model: config.json, a tokenizer. `path` is relative, in
+  // segments between '/'; kInvalidArgument if CheckFilePath refuses it, or if another file has it.
+  // The bytes must stay valid until Flush or Finish returns.
   Status AddFile(const std::string& path, std::span<const std::byte> bytes,
                  bool executable = false);
 
