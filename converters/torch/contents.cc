@@ -17,6 +17,7 @@ namespace zt::torch::internal {
 namespace {
 
 constexpr int kMaxDepth = 100;
+constexpr int kMaxValueDepth = 60;  // the attributes of a .zt file nest 64 levels at most
 // A shared value is named once for each path to it. What is charged for a tensor, an attribute and
 // an element of one, which are copied on their way to the file, and for each byte of a text.
 constexpr std::uint64_t kTensorCost = 2048, kAttributeCost = 256, kElementCost = 96, kTextCost = 8;
@@ -29,7 +30,12 @@ class Walk {
         holds_(graph.HoldersOf([&](NodeId id) {
           return graph.Is(id, NodeKind::kPersistent) || IsNumericArray(graph, id);
         })),
-        tensors_(graph, holds_, contents_.storages, from.file, from.room) {
+        tensors_(graph, holds_, contents_.storages, from.file, from.room),
+        other_(graph.HoldersOf([&](NodeId id) { return IsOther(id); },
+                               [&](NodeId parent, NodeId child) {
+                                 return !graph.Is(parent, NodeKind::kCall) ||
+                                        (IsSize(parent) && child == graph.args(parent));
+                               })) {
     contents_.left_out = from.left_out;
   }
 
@@ -131,12 +137,17 @@ class Walk {
       return Unsupported(Here() + " nests deeper than " + std::to_string(kMaxDepth) +
                          " levels, or holds itself");
     }
-    if (!holds_[id] && depth > 0) {
-      auto value = Plain(id, 0);
+    if (depth > 0) {
+      auto value = Plain(id);
       ZT_RETURN_IF_ERROR(dear_);
       if (value) {
         contents_.attributes.emplace_back(path_, *std::move(value));
         return Spend(kAttributeCost + kTextCost * path_.size());
+      }
+      if (!other_[id]) {
+        LeaveOut(" (it nests deeper than " + std::to_string(kMaxValueDepth) +
+                 " levels, or holds itself)");
+        return OkStatus();
       }
     }
     switch (graph_.kind(id)) {
@@ -285,7 +296,7 @@ class Walk {
       for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
         const std::string key = Key(items[i]).value_or("(an attribute without a name)");
         ZT_RETURN_IF_ERROR(Spend(kAttributeCost + kTextCost * (path_.size() + key.size())));
-        auto value = Plain(items[i + 1], 0);
+        auto value = Plain(items[i + 1]);
         ZT_RETURN_IF_ERROR(dear_);
         if (!value || !IsUtf8(key)) {
           contents_.left_out.Add(Quote(path_ + "." + key));
@@ -368,9 +379,34 @@ class Walk {
     return VisitPairs(pairs, depth);
   }
 
+  bool IsSize(NodeId call) const { return graph_.IsGlobal(graph_.callable(call), "torch.Size"); }
+  // True for a value that is neither a number, text, bool or None, nor a list, which may hold some.
+  bool IsOther(NodeId id) const {
+    switch (graph_.kind(id)) {
+      case NodeKind::kNone:
+      case NodeKind::kBool:
+      case NodeKind::kInt:
+      case NodeKind::kDouble:
+      case NodeKind::kTuple:
+      case NodeKind::kList:
+        return false;
+      case NodeKind::kBigInt:  // of 9 bytes, little-endian and signed: up to 2^64 - 1
+        return graph_.Text(id).size() != 9 || graph_.Text(id)[8] != 0;
+      case NodeKind::kText:
+        return !IsUtf8(graph_.Text(id));
+      case NodeKind::kCall:
+        if (IsSize(id)) return graph_.Items(graph_.args(id)).size() != 1;
+        return !tensors_.ReadScalar(id);
+      default:
+        return true;
+    }
+  }
+
   // A number, text, bool or None, or a list of these; nothing for other values, or with dear_ set.
-  std::optional<Value> Plain(NodeId id, int depth) {
-    if (depth > kMaxDepth) return std::nullopt;
+  std::optional<Value> Plain(NodeId id) { return other_[id] ? std::nullopt : Build(id, 0); }
+  // The value, in which nothing is other; nothing if it nests too deep.
+  std::optional<Value> Build(NodeId id, int depth) {
+    if (depth > kMaxValueDepth) return std::nullopt;
     switch (graph_.kind(id)) {
       case NodeKind::kNone:
         return Value();
@@ -378,22 +414,17 @@ class Walk {
         return Value(graph_.Int(id) != 0);
       case NodeKind::kInt:
         return Value(graph_.Int(id));
-      case NodeKind::kBigInt: {  // of 9 bytes, little-endian and signed: up to 2^64 - 1
-        const std::string_view bytes = graph_.Text(id);
-        if (bytes.size() != 9 || bytes[8] != 0) return std::nullopt;
-        return Value(zt::internal::LoadLittle(std::as_bytes(std::span(bytes)).data(), 8));
-      }
+      case NodeKind::kBigInt:
+        return Value(zt::internal::LoadLittle(std::as_bytes(std::span(graph_.Text(id))).data(), 8));
       case NodeKind::kDouble:
         return Value(graph_.Double(id));
       case NodeKind::kText: {
         const std::string_view text = graph_.Text(id);
-        if (!Afford(kTextCost * text.size()) || !IsUtf8(text)) return std::nullopt;
-        return Value(text);
+        return Afford(kTextCost * text.size()) ? std::optional(Value(text)) : std::nullopt;
       }
       case NodeKind::kCall:
-        if (!graph_.IsGlobal(graph_.callable(id), "torch.Size")) return tensors_.ReadScalar(id);
-        if (graph_.Items(graph_.args(id)).size() != 1) return std::nullopt;
-        return Plain(graph_.Items(graph_.args(id))[0], depth + 1);
+        if (!IsSize(id)) return tensors_.ReadScalar(id);
+        return Build(graph_.Items(graph_.args(id))[0], depth + 1);
       case NodeKind::kTuple:
       case NodeKind::kList: {
         const auto items = graph_.Items(id);
@@ -401,7 +432,7 @@ class Walk {
         Value::Array array;
         array.reserve(items.size());
         for (const NodeId item : items) {
-          std::optional<Value> value = Plain(item, depth + 1);
+          std::optional<Value> value = Build(item, depth + 1);
           if (!value) return std::nullopt;
           array.push_back(*std::move(value));
         }
@@ -436,6 +467,7 @@ class Walk {
   const std::vector<bool> holds_;
   Contents contents_;
   TensorReader tensors_;
+  const std::vector<bool> other_;  // by node: an IsOther() is in it
   std::string path_;
   Status dear_;  // what ended Plain: a value takes more memory than is allowed
 };

@@ -105,7 +105,8 @@ void Graph::ForEachChild(NodeId id, Function f) const {
   }
 }
 
-std::vector<bool> Graph::HoldersOf(const std::function<bool(NodeId)>& wanted) const {
+std::vector<bool> Graph::HoldersOf(const std::function<bool(NodeId)>& wanted,
+                                   const std::function<bool(NodeId, NodeId)>& through) const {
   // Reverse edges: the parents of node n are parents[first[n]] to parents[first[n + 1] - 1].
   const auto count = static_cast<NodeId>(nodes_.size());
   std::vector<std::uint64_t> first(nodes_.size() + 2);
@@ -129,7 +130,7 @@ std::vector<bool> Graph::HoldersOf(const std::function<bool(NodeId)>& wanted) co
     const NodeId id = pending.back();
     pending.pop_back();
     for (std::uint64_t i = first[id]; i < first[id + 1]; ++i) {
-      if (holds[parents[i]]) continue;
+      if (holds[parents[i]] || !through(parents[i], id)) continue;
       holds[parents[i]] = true;
       pending.push_back(parents[i]);
     }

@@ -103,9 +103,13 @@ class Graph {
   // For kPersistent: its identifier.
   inline NodeId identifier(NodeId id) const { return nodes_[id].a; }
 
-  // For each node: true if a node for which `holds` returns true can be reached from it. Linear in
-  // the size of the graph.
-  std::vector<bool> HoldersOf(const std::function<bool(NodeId)>& holds) const;
+  // For each node: true if a node for which `wanted` returns true can be reached from it, by edges
+  // for which `through(parent, child)` does. Linear in the size of the graph.
+  std::vector<bool> HoldersOf(
+      const std::function<bool(NodeId)>& wanted,
+      const std::function<bool(NodeId, NodeId)>& through = [](NodeId, NodeId) {
+        return true;
+      }) const;
 
   static constexpr NodeId kNoNode = ~NodeId{0};
 

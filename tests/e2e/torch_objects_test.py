@@ -271,6 +271,46 @@ class TorchObjects(EndToEnd):
                 if not self.sanitized():
                     self.assertLess(self.costs("inspect", source)[2], 12 + 64 + 64 * len(data) / 2**20)
 
+    def test_lists_beside_what_is_no_value_cost_no_more_than_alone(self):
+        """Lists of numbers in lists with a dict: each was charged once for every list around it, and refused."""
+        for levels in (1, 3, 60):
+            with self.subTest(levels=levels):
+                body = b"](" + b"](" + b"K\x07" * 300000 + b"e" + dictionary(a=number(1)) + b"e"
+                for _ in range(levels - 1):
+                    body = b"](" + body + dictionary(b=number(2)) + b"e"
+                _, attributes, said = self.converted(dictionary(w=tensor(), h=body))
+                path = "h" + ".0" * (levels - 1)
+                self.assertEqual(attributes.pop(path + ".0"), [7] * 300000)
+                self.assertEqual(attributes.pop(path + ".1.a"), 1)
+                self.assertEqual(sorted(attributes.items()), sorted(("h" + ".0" * i + ".1.b", 2) for i in range(levels - 1)))
+                self.assertNotIn("left out", said)
+
+    def test_values_within_lists_are_told_from_others(self):
+        """Around an object, a text that is not UTF-8 or a whole number of more than 64 bits, its siblings are kept one by one."""
+        size = call("torch", "Size", numbers((2, 3)))
+        odd = call("torch", "Size", numbers((2,)), numbers((3,)))
+        _, attributes, said = self.converted(dictionary(
+            w=tensor(), kept=b"](" + size + scalar("f8", struct.pack("<d", 2.5)) + number(2**64 - 1) + b"e",
+            size=b"](" + call("torch", "Size", b"](" + number(1) + ORDERED + b"e") + number(5) + b"e",
+            odd=b"](" + odd + number(6) + b"e", text=b"](" + text(b"\xff") + number(7) + b"e",
+            big=b"](" + number(2**64) + number(8) + b"e", name=b"](" + glob("a", "b") + number(9) + b"e"))
+        self.assertEqual(attributes, {"kept": [[2, 3], 2.5, 2**64 - 1], "size.0.0": 1, "size.1": 5, "odd.1": 6, "text.1": 7,
+                                      "big.1": 8, "name.1": 9})
+        self.assertEqual(said.count("'odd.0'"), 1)
+        self.assertIn("'text.0'", said)
+        self.assertIn("'big.0' (a number of more than 64 bits)", said)
+        self.assertIn("'name.0'", said)
+
+    def test_values_that_nest_too_deep_are_left_out(self):
+        """Attributes of .zt nest 64 levels: what is deeper was listed, and then refused the whole file."""
+        deep = lambda levels: b"]" * levels + number(1) + b"a" * levels
+        held = [1]
+        for _ in range(59):
+            held = [held]
+        _, attributes, said = self.converted(dictionary(w=tensor(), most=deep(60), beyond=deep(61), far=deep(90), n=number(3)))
+        self.assertEqual(attributes, {"most": held, "n": 3})
+        self.assertIn("'beyond' (it nests deeper than 60 levels, or holds itself), 'far' (it nests", said)
+
     def test_objects_that_hold_tensors_can_be_excluded(self):
         ten = tensor(kind="Storage2")
         conj = tensor(more=[dictionary(conj=b"\x88")])
