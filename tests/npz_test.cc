@@ -497,6 +497,20 @@ TEST(Scipy, ColumnsBecomeRows) {
   }
 }
 
+TEST(Scipy, ColumnsThatChangeWhileTheyAreReadAreAnError) {
+  // Opened, row 2 has three entries; then all six are in row 2.
+  const auto archive = [](const std::vector<std::int32_t>& rows) {
+    return Zip(Compressed("csc", {3, 4}, {0, 2, 5, 5, 6}, rows, "abcdef", false));
+  };
+  const std::string path = ::testing::TempDir() + "/npz_changes.npz";
+  WriteFile(path, archive({2, 0, 2, 1, 2, 0}));
+  auto source = Must(OpenNpz(*OpenFile(path), "matrix"));
+  WriteFile(path, archive({2, 2, 2, 2, 2, 2}));
+  const auto values = ReadAll(*source, {0, 0});
+  EXPECT_EQ(values.status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(Why(values), HasSubstr("it has changed while it was read: a row has more entries"));
+}
+
 TEST(Scipy, CooKeepsItsOrderAndMayHaveAnyRank) {
   const std::string archive =
       Zip({Named("coords", Npy("<i8", "(3, 2)", U64s({1, 0, 2, 1, 0, 3}))),

@@ -104,6 +104,9 @@ class SortedEntries {
       for (std::size_t i = 0; i < some.size(); ++i) {
         while ((*pointers_)[column + 1] <= at + i) ++column;
         const std::uint64_t place = next[some[i]]++;
+        if (place >= (*rows_)[some[i] + 1])
+          return InvalidData(
+              "it has changed while it was read: a row has more entries than before");
         minor[place] = column;
         std::memcpy(values.data() + place * width_, raw.data() + i * width_, width_);
       }
