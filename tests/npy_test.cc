@@ -168,8 +168,13 @@ TEST(Npy, TypesThatCannotBe) {
   }
   EXPECT_FAILS(Npy("U", "(1,)", ""), kUnimplemented,
                "string arrays (dtype 'U') are not supported; leave it out (--exclude)");
-  EXPECT_FAILS(Npy("l", "(1,)", "12345678"), kDataLoss,
-               "the header's descr 'l' is not a numpy type");
+  for (const std::string descr : {"l", "<L", "p", "P", "long", "int", "uint", "intp"}) {
+    EXPECT_FAILS(
+        Npy(descr, "(1,)", "12345678"), kUnimplemented,
+        "dtype '" + descr + "' has another size on other systems; save it as int32 or int64");
+  }
+  EXPECT_FAILS(Npy("c", "(1,)", "a"), kUnimplemented,
+               "string arrays (dtype 'c') are not supported; leave it out (--exclude)");
   EXPECT_FAILS(Npy("|S3", "(1,)", "abc"), kUnimplemented,
                "string arrays (dtype '|S3') are not supported; leave it out (--exclude)");
   EXPECT_FAILS(Npy("<m8[ns]", "(1,)", "12345678"), kUnimplemented,

@@ -199,7 +199,14 @@ Status NoDescr(std::string_view text) {
   return InvalidData("the header's descr " + Quote(text) + " is not a numpy type");
 }
 
-// numpy's other names of types. The size of 'l' and 'L' differs from system to system.
+// True for names of numpy's integers whose size differs from system to system.
+bool HasNoFixedSize(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"l",    "L",   "p",    "P",    "n",     "N",
+                                                "long", "int", "intp", "uint", "ulong", "uintp"};
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+// numpy's other names of types.
 std::string_view CanonicalDescr(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
       {"?", "b1"},         {"bool", "b1"},        {"b", "i1"},           {"int8", "i1"},
@@ -211,7 +218,10 @@ std::string_view CanonicalDescr(std::string_view name) {
       {"float", "f8"},     {"F", "c8"},           {"complex64", "c8"},   {"D", "c16"},
       {"complex", "c16"},  {"complex128", "c16"}, {"g", "f16"},          {"longdouble", "f16"},
       {"float128", "f16"}, {"G", "c32"},          {"complex256", "c32"}, {"S", "S0"},
-      {"U", "U0"},         {"object", "O"}};
+      {"U", "U0"},         {"object", "O"},       {"c", "S1"},           {"byte", "i1"},
+      {"ubyte", "u1"},     {"short", "i2"},       {"ushort", "u2"},      {"intc", "i4"},
+      {"uintc", "u4"},     {"longlong", "i8"},    {"ulonglong", "u8"},   {"half", "f2"},
+      {"single", "f4"},    {"double", "f8"},      {"csingle", "c8"},     {"cdouble", "c16"}};
   const auto* const known =
       std::ranges::find(kNames, name, &std::pair<std::string_view, std::string_view>::first);
   return known == std::end(kNames) ? name : known->second;
@@ -233,6 +243,10 @@ StatusOr<Descr> ParseDescr(const Literal& literal) {
     rest.remove_prefix(1);
   }
   if (rest.empty()) return NoDescr(descr.text);
+  if (HasNoFixedSize(rest)) {
+    return Unsupported("dtype " + Quote(descr.text) +
+                       " has another size on other systems; save it as int32 or int64");
+  }
   rest = CanonicalDescr(rest);
   descr.kind = rest.front() == 'a' ? 'S' : rest.front();
   rest.remove_prefix(1);
