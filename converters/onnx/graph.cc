@@ -68,6 +68,8 @@ void AddNumbers(const Field& field, bool varints, TensorProto& tensor) {
     tensor.mixed = true;
   }
   if (field.range.length == 0) return;
+  if (!varints && field.range.length % (field.number == 10 ? sizeof(double) : sizeof(float)) != 0)
+    tensor.problem = InvalidData("a field of its numbers ends within a number");
   if (numbers.fields++ == 0) numbers.first = field.range;
   numbers.bytes += field.range.length;
 }

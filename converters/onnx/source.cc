@@ -168,8 +168,12 @@ class OnnxSource final : public TensorSource, public ModelTaker {
       tensor.problem = InvalidData("its name is not UTF-8");
     }
     const auto name_of = [this](std::uint64_t i) -> std::string_view { return objects_[i].name; };
-    if (const auto known = names_.Find(tensor.name, name_of))
-      return AddAgain(static_cast<std::uint32_t>(*known), tensor);
+    if (const auto known = names_.Find(tensor.name, name_of)) {
+      const auto object = static_cast<std::uint32_t>(*known);
+      ZT_ASSIGN_OR_RETURN(const bool one, IsOne(object, tensor));
+      if (one) return OkStatus();
+      NameApart(object, tensor);
+    }
     auto declared = Declare(tensor);
     Status problem = declared.status();
     if (!declared.ok()) declared = Listed(tensor);
@@ -204,20 +208,25 @@ class OnnxSource final : public TensorSource, public ModelTaker {
         object, WithFact(problem, std::string(problem.message()) + "; --exclude leaves it out"));
   }
 
-  // Adds a tensor whose name another one has. Both are one tensor if they are equal, and belong to
-  // different graphs.
-  Status AddAgain(std::uint32_t object, const TensorProto& tensor) {
-    if (problems_.contains(object)) return OkStatus();
-    if (graphs_[object] == tensor.graph) {
-      AddProblem(object, InvalidData("it is in the model twice"));
-      return OkStatus();
-    }
-    ZT_ASSIGN_OR_RETURN(const bool same, IsSame(object, tensor));
-    if (!same) {
-      AddProblem(object, Unsupported("two of the model's graphs hold a tensor of this name, and "
-                                     "they are not stored alike"));
-    }
-    return OkStatus();
+  // True if a tensor is the object that has its name: both are equal, and belong to different
+  // graphs.
+  StatusOr<bool> IsOne(std::uint32_t object, const TensorProto& tensor) {
+    if (problems_.contains(object) || graphs_[object] == tensor.graph) return false;
+    return IsSame(object, tensor);
+  }
+  // Gives a tensor whose name another one has a name by which it can be left out.
+  void NameApart(std::uint32_t object, TensorProto& tensor) {
+    const auto name_of = [this](std::uint64_t i) -> std::string_view { return objects_[i].name; };
+    const std::string own = std::move(tensor.name);
+    std::uint64_t& count = twins_.try_emplace(object, 1).first->second;
+    do {
+      tensor.name = own + " (" + std::to_string(++count) + ")";
+    } while (names_.Find(tensor.name, name_of));
+    if (!tensor.problem.ok()) return;
+    tensor.problem = graphs_[object] == tensor.graph
+                         ? InvalidData("another tensor of the model is named " + Quote(own))
+                         : Unsupported("another of the model's graphs holds a tensor named " +
+                                       Quote(own) + ", and they are not stored alike");
   }
 
   // True if a tensor has the declaration of an object, and the same bytes in the model or the same
@@ -413,6 +422,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
 
   // While the model is read.
   zt::internal::NameTable names_;
+  std::unordered_map<std::uint32_t, std::uint64_t> twins_;  // by object: tensors of its name
   std::unordered_set<std::string, zt::internal::NameHash> keys_;
   NameList texts_, metadata_;  // what is left out
 };

@@ -188,8 +188,29 @@ class Onnx(EndToEnd):
         for second in (apart, longer):
             source = self.put("m.onnx", whole(graph(within(alike, second), tensors=[tensor("v", 1, (2,), RAW)])))
             self.fail_with(UNSUPPORTED, "convert", "-f", source, "-o", self.path("x.zt"),
-                           says=("tensor 'w'", "two of the model's graphs"))
-            self.succeed("convert", "-f", source, "--exclude", "w", "-o", self.path("x.zt"))
+                           says=("tensor 'w (2)'", "another of the model's graphs holds a tensor named 'w'", "--exclude"))
+            self.assertEqual(sorted(self.converted(source, "--exclude", "^w")["objects"]), ["v"])
+            objects = self.converted(source, "--exclude", "2")["objects"]
+            self.assertEqual({name: entry["components"]["data"]["bytes"] for name, entry in objects.items()},
+                             dict.fromkeys("vw", struct.pack("<2f", 1, 2)))
+
+    def test_names_that_are_alike_once_they_are_escaped(self):
+        """Each is listed by a name of its own: nothing goes because something else is left out."""
+        source = self.put("m.onnx", model(*(tensor(name, 1, (2,), RAW) for name in (b"a\xff", "a\\xff", "a\\xff", "ok"))))
+        rows = [row["name"] for row in self.json("inspect", "--json", source)["objects"]]
+        self.assertEqual(rows, ["a\\xff", "a\\xff (2)", "a\\xff (3)", "ok"])
+        for left_out in (r"xff$", r"\)$", r"xff$|3"):
+            self.fail_with(INVALID, "convert", "-f", source, "--exclude", left_out, "-o", self.path("x.zt"), says="--exclude leaves it out")
+        self.assertEqual(sorted(self.converted(source, "--exclude", "xff")["objects"]), ["ok"])
+
+    def test_floats_that_end_within_one(self):
+        numbers = struct.pack("<2f", 1, 2)
+        for parts in ((numbers[:6], numbers[6:]), (numbers[:3], numbers[3:])):
+            body = b"".join(field(4, part) for part in parts)
+            self.fail_with(INVALID, "convert", "-f", self.put("m.onnx", model(tensor("w", 1, (2,), body))), "-o", self.path("x.zt"),
+                           says=("tensor 'w'", "a field of its numbers ends within a number"))
+        body = field(4, numbers[:4]) + field(4, numbers[4:])
+        self.assertEqual(self.data(tensor("w", 1, (2,), body)), {"w": numbers})
 
     def test_sparse_tensors_become_coordinates(self):
         def sparse(values, indices, dims, name="s"):
@@ -227,8 +248,8 @@ class Onnx(EndToEnd):
     def test_an_attribute_twice(self):
         value = attribute("value", 4, field(5, tensor("", 1, (2,), RAW)))
         source = self.put("m.onnx", whole(graph(node("Constant", "y", value, value), constant("z", tensor("", 1, (2,), RAW)))))
-        self.fail_with(INVALID, "convert", source, "-o", self.path("x.zt"), says=("tensor 'y'", "twice", "--exclude"))
-        self.assertEqual(list(self.converted(source, "--exclude", "y")["objects"]), ["z"])
+        self.fail_with(INVALID, "convert", source, "-o", self.path("x.zt"), says=("tensor 'y (2)'", "named 'y'", "--exclude"))
+        self.assertEqual(list(self.converted(source, "--exclude", "^y")["objects"]), ["z"])
 
     def test_numbers_in_the_wrong_place_are_not_taken(self):
         """Protobuf ignores a field of another wire type, and an attribute's type says which of its fields counts."""
