@@ -41,20 +41,43 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_S390X;
 constexpr std::uint32_t kArchitecture = 0;  // not known: no filter
 #endif
 
-constexpr std::uint32_t kAllowed[] = {
-    __NR_read,         __NR_pread64,      __NR_lseek,           __NR_fstat,
-    __NR_close,        __NR_recvfrom,     __NR_sendto,          __NR_brk,
-    __NR_mmap,         __NR_munmap,       __NR_mremap,          __NR_mprotect,
-    __NR_madvise,      __NR_futex,        __NR_getrandom,       __NR_getrusage,
-    __NR_setrlimit,    __NR_rt_sigaction, __NR_rt_sigprocmask,  __NR_rt_sigreturn,
-    __NR_getpid,       __NR_gettid,       __NR_tgkill,          __NR_clock_gettime,
-    __NR_gettimeofday, __NR_sched_yield,  __NR_restart_syscall, __NR_exit,
-    __NR_exit_group};
+constexpr std::uint32_t kAllowed[] = {__NR_read,
+                                      __NR_pread64,
+                                      __NR_lseek,
+                                      __NR_fstat,
+                                      __NR_close,
+                                      __NR_recvfrom,
+                                      __NR_sendto,
+                                      __NR_brk,
+                                      __NR_munmap,
+                                      __NR_mremap,
+                                      __NR_mprotect,
+                                      __NR_madvise,
+                                      __NR_futex,
+                                      __NR_getrandom,
+                                      __NR_getrusage,
+                                      __NR_setrlimit,
+                                      __NR_rt_sigaction,
+                                      __NR_rt_sigprocmask,
+                                      __NR_rt_sigreturn,
+                                      __NR_getpid,
+                                      __NR_gettid,
+                                      __NR_clock_gettime,
+                                      __NR_gettimeofday,
+                                      __NR_sched_yield,
+                                      __NR_restart_syscall,
+                                      __NR_exit,
+                                      __NR_exit_group};
 
 constexpr std::uint32_t At(std::size_t offset) { return static_cast<std::uint32_t>(offset); }
+// Where the lower half of an argument of a system call is.
+constexpr std::uint32_t Lower(std::size_t argument) {
+  return At(offsetof(seccomp_data, args) + 8 * argument +
+            (std::endian::native == std::endian::big ? 4 : 0));
+}
 
-// Refuses every system call that is not among kAllowed; prlimit64 may change limits of this process
-// alone.
+// Refuses every system call that is not among kAllowed. prlimit64 may change limits of this process
+// alone, tgkill may end it alone, and mmap may map no file.
 void FilterCalls() {
   if (kSanitized || kArchitecture == 0) return;
   constexpr std::uint32_t kLoad = BPF_LD | BPF_W | BPF_ABS, kIfEqual = BPF_JMP | BPF_JEQ | BPF_K;
@@ -72,12 +95,22 @@ void FilterCalls() {
     add(kIfEqual, number, 0, 1);
     add(kReturn, SECCOMP_RET_ALLOW);
   }
-  add(kIfEqual, __NR_prlimit64, 0, 5);
-  add(kLoad, At(offsetof(seccomp_data, args)));
-  add(kIfEqual, 0, 0, 3);
-  add(kLoad, At(offsetof(seccomp_data, args) + 4));
-  add(kIfEqual, 0, 0, 1);
+  // A call that is allowed where the lower half of an argument, an int of the kernel, is `value`.
+  const auto allow_if = [&](std::uint32_t number, std::size_t argument, std::uint32_t value) {
+    add(kIfEqual, number, 0, 4);
+    add(kLoad, Lower(argument));
+    add(kIfEqual, value, 0, 1);
+    add(kReturn, SECCOMP_RET_ALLOW);
+    add(kReturn, kNo);
+  };
+  allow_if(__NR_prlimit64, 0, 0);
+  allow_if(__NR_tgkill, 0, static_cast<std::uint32_t>(::getpid()));
+#if defined(__s390x__)  // its arguments are in memory, which a filter cannot read
+  add(kIfEqual, __NR_mmap, 0, 1);
   add(kReturn, SECCOMP_RET_ALLOW);
+#else
+  allow_if(__NR_mmap, 4, ~std::uint32_t{0});
+#endif
   add(kReturn, kNo);
   const sock_fprog all{static_cast<unsigned short>(program.size()), program.data()};
   ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all);

@@ -3,6 +3,7 @@
 Files are written by h5py here; tests/data/hdf5 has one of a later version of it.
 """
 import collections
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import signal
 import struct
 import subprocess
 import time
+import unittest
 import zipfile
 
 import h5py
@@ -247,6 +249,7 @@ class Hdf5(EndToEnd):
             file["text"] = "abc"
             file.create_dataset("never", (1 << 40,), "f4", chunks=(1 << 20,))
             file.create_dataset("never either", (1 << 40,), "f4")
+            file.create_dataset("overflow", (1 << 40, 1 << 40), "u1", chunks=(1, 1024))
             file[b"caf\xe9"] = numpy.arange(2)
             file.create_group(b"gr\xfcn")["x"] = numpy.arange(2)
         # A dataset whose header says that it is of a version that is not there.
@@ -256,14 +259,29 @@ class Hdf5(EndToEnd):
         damaged = bytearray(source.read_bytes())
         damaged[at:at + 8] = bytes([99]) * 8
         source.write_bytes(damaged)
-        words = {"text": "texts", "never": "2048 times", "never either": "2048 times", r"caf\xe9": "not UTF-8",
+        words = {"overflow": "overflows 64 bits", "text": "texts", "never": "2048 times", "never either": "2048 times", r"caf\xe9": "not UTF-8",
                  r"gr\xfcn/x": "not UTF-8", "broken": "its header cannot be read"}
         rows = {row["name"] for row in self.json("inspect", "--json", source)["objects"]}
         self.assertEqual(rows, {"good", *words})
+        self.assertEqual(len(self.json("inspect", "--json", source)["objects"]), 1 + len(words))
         for name, word in words.items():
             self.fail_with((UNSUPPORTED, INVALID), "convert", source, "--include", "^" + name.replace("\\", "."), "-o", self.path("x.zt"),
                            says=("tensor '" + name.replace("\\", r"\\"), word, "--exclude leaves it out"))
         self.assertEqual(list(self.converted(source, "--include", "good")["objects"]), ["good"])
+
+    def test_names_that_are_alike_once_they_are_escaped(self):
+        """Short ones too: each is listed by a name of its own, and neither goes when the other is left out."""
+        source = self.path("m.h5")
+        with h5py.File(source, "w") as file:
+            file[b"a\xff"] = numpy.arange(2)
+            file["a\\xff"] = numpy.arange(3)
+            file["ok"] = numpy.arange(4)
+        rows = [row["name"] for row in self.json("inspect", "--json", source)["objects"]]
+        self.assertEqual(sorted(rows), ["a\\xff", "a\\xff (2)", "ok"])
+        for left_out in (r"^a.xff$", r"^a.xff \(2\)$"):
+            self.fail_with((UNSUPPORTED, INVALID), "convert", source, "--exclude", left_out, "-o", self.path("x.zt"),
+                           says=("tensor 'a\\\\xff", "--exclude leaves it out"))
+        self.assertEqual(list(self.converted(source, "--exclude", "xff")["objects"]), ["ok"])
 
     def test_the_process_is_confined(self):
         """It may gain no privileges, make few system calls, and ends with the program."""
@@ -290,6 +308,18 @@ class Hdf5(EndToEnd):
         while pathlib.Path(f"/proc/{found[0]}").exists() and time.monotonic() < until:
             time.sleep(0.01)
         self.assertFalse(pathlib.Path(f"/proc/{found[0]}").exists())
+
+    @unittest.skipUnless(os.environ.get("ZT_FAULT_SHIM"), "no fault shim was built")
+    def test_the_process_reaches_no_other(self):
+        """Its filter lets it send signals to itself alone, and map no file: what libhdf5 was made to do stays in it."""
+        source, log = self.path("m.h5"), self.path("log")
+        with h5py.File(source, "w") as file:
+            file.create_dataset("w", data=numpy.arange(100), compression="gzip")
+        environment = dict(os.environ, LD_PRELOAD=os.environ["ZT_FAULT_SHIM"], FAULT_CALLS=",none,", FAULT_KIND="confined",
+                           FAULT_AT="0", FAULT_LOG=str(log))
+        subprocess.run([PROGRAM, "convert", "-q", source, "-o", self.path("x.zt")], env=environment, check=True)
+        line = next(line for line in log.read_text().splitlines() if line.startswith("confined"))
+        self.assertEqual(line.split(), ["confined", "1", str(errno.EPERM), str(errno.EPERM), "0"])
 
     def test_attributes(self):
         source = self.path("m.h5")
