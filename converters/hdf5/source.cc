@@ -88,11 +88,19 @@ class Hdf5Source final : public TensorSource {
       return std::pair(dataset.contiguous ? dataset.offset : dataset.address,
                        std::string_view(dataset.name));
     });
-    std::unordered_set<std::string_view, zt::internal::NameHash> names;
+    std::unordered_map<std::string, std::uint64_t, zt::internal::NameHash> names;
     for (Dataset& dataset : index.datasets) {
-      if (!names.insert(dataset.name).second)
-        return WithTensor(InvalidData("it is in the file twice"), dataset.name);
-      ZT_RETURN_IF_ERROR(WithTensor(Add(dataset), dataset.name));
+      if (const auto twin = names.find(dataset.name); twin != names.end()) {
+        do {
+          dataset.name = twin->first + " (" + std::to_string(++twin->second) + ")";
+        } while (names.contains(dataset.name));
+        if (dataset.problem.empty())
+          dataset.problem = "another dataset is named " + Quote(twin->first);
+      }
+      names.emplace(dataset.name, 1);
+      const std::string name = dataset.name;
+      if (const Status status = Add(dataset); !status.ok())
+        ZT_RETURN_IF_ERROR(AddRefused(name, status));
     }
     return OkStatus();
   }
@@ -170,6 +178,19 @@ class Hdf5Source final : public TensorSource {
     }
     objects_.push_back(std::move(object));
     accesses_.push_back(std::move(access));
+    return OkStatus();
+  }
+
+  // Adds a dataset of which only the name can be listed.
+  Status AddRefused(const std::string& name, const Status& status) {
+    Object object{.name = name, .format = "hdf5.other", .shape = {0}};
+    object.components.push_back({"data", {DType::kU8, ""}, 0});
+    ZT_RETURN_IF_ERROR(WithTensor(ValidateObject(object), name));
+    problems_.emplace(
+        static_cast<std::uint32_t>(objects_.size()),
+        WithFact(status, std::string(status.message()) + "; --exclude leaves it out"));
+    objects_.push_back(std::move(object));
+    accesses_.emplace_back();
     return OkStatus();
   }
 
