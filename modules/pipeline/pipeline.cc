@@ -18,11 +18,16 @@ using internal::MutexLock;
 // it is its turn; else it is parked there, and the worker that finishes its predecessor makes it
 // ready again. So ordering costs no waiting, and no worker is ever blocked by another.
 //
+// Many workers share little: each ordered stage has its own lock, a parallel stage has none, and the
+// lock of all is taken when a task begins and when it ends. Nobody is woken under a lock.
+//
 // A task is stored in a map node, which moves between maps, and Submit reserves space in each gate:
 // workers allocate nothing, so they cannot run out of memory.
 struct Pipeline::State {
   // Limit on the tasks in flight per worker.
   static constexpr std::uint64_t kTasksOfWorker = 64;
+  // Gates reserve space for so many tasks at once.
+  static constexpr std::uint64_t kReserved = 64;
   struct Work {
     std::unique_ptr<Task> task;
     std::size_t stage = 0;
@@ -32,44 +37,74 @@ struct Pipeline::State {
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
   // Enforces the order at one stage.
-  struct Gate {
-    StageOrder order = StageOrder::kParallel;
-    Tasks parked;
-    std::uint64_t first_pending = 0;  // all tasks before this sequence have passed
-    std::deque<bool> passed;  // whether each submitted task from `first_pending` on has passed
+  class Gate {
+   public:
+    explicit Gate(StageOrder order) : order_(order) {}
 
-    bool Opens(const Task& task) const {
-      if (order == StageOrder::kInChain) {
-        return !task.continues || task.sequence <= first_pending ||
-               passed[task.sequence - 1 - first_pending];
-      }
-      return task.sequence == first_pending || (order == StageOrder::kIfOrdered && !task.ordered);
+    // True if the task may pass now. Else it is parked, and `node` is empty.
+    bool Enter(Node& node) {
+      const Task& task = *node.mapped().task;
+      if (order_ == StageOrder::kInChain && !task.continues) return true;
+      if (order_ == StageOrder::kIfOrdered && !task.ordered) return true;
+      const MutexLock lock(mutex_);
+      if (IsTurn(task.sequence)) return true;
+      parked_.insert(std::move(node));
+      return false;
     }
     // Records that a task has passed; returns the parked task whose turn it is, if any.
     Node Pass(std::uint64_t sequence) {
-      passed[sequence - first_pending] = true;
-      while (!passed.empty() && passed.front()) {
-        passed.pop_front();
-        ++first_pending;
+      const MutexLock lock(mutex_);
+      passed_[sequence - first_pending_] = true;
+      while (!passed_.empty() && passed_.front()) {
+        passed_.pop_front();
+        ++first_pending_;
       }
-      return parked.extract(order == StageOrder::kInChain ? sequence + 1 : first_pending);
+      return parked_.extract(order_ == StageOrder::kInChain ? sequence + 1 : first_pending_);
     }
+    // Has space for the tasks before this sequence. Throws std::bad_alloc.
+    void Reserve(std::uint64_t sequence) {
+      const MutexLock lock(mutex_);
+      passed_.resize(sequence - first_pending_, false);
+    }
+
+   private:
+    bool IsTurn(std::uint64_t sequence) const ZT_REQUIRES(mutex_) {
+      if (sequence <= first_pending_) return true;
+      return order_ == StageOrder::kInChain && passed_[sequence - 1 - first_pending_];
+    }
+
+    const StageOrder order_;
+    Mutex mutex_;
+    Tasks parked_ ZT_GUARDED_BY(mutex_);
+    // All tasks before this sequence have passed.
+    std::uint64_t first_pending_ ZT_GUARDED_BY(mutex_) = 0;
+    // Whether each task from `first_pending_` on has passed.
+    std::deque<bool> passed_ ZT_GUARDED_BY(mutex_);
   };
 
-  std::vector<std::shared_ptr<TaskStage>> stages;
-  PipelineOptions options;
+  State(std::vector<std::shared_ptr<TaskStage>> chain, const PipelineOptions& limits)
+      : stages(std::move(chain)), options(limits) {
+    for (const auto& stage : stages) {
+      const StageOrder order = stage->order();
+      gates.push_back(order == StageOrder::kParallel ? nullptr : std::make_unique<Gate>(order));
+    }
+  }
+
+  const std::vector<std::shared_ptr<TaskStage>> stages;
+  const PipelineOptions options;
+  std::vector<std::unique_ptr<Gate>> gates;  // by stage; null where it is parallel
+  // Tasks from this sequence on are skipped. Written under `mutex`.
+  std::atomic<std::uint64_t> failed_at = kNever;
 
   Mutex mutex;
   CondVar work;  // signals ready tasks, or stopping
   CondVar room;  // signals that the window has room, or all tasks are done
   // The earliest task first: it is furthest along and frees memory soonest.
   Tasks ready ZT_GUARDED_BY(mutex);
-  std::vector<Gate> gates ZT_GUARDED_BY(mutex);  // by stage
   std::uint64_t next_sequence ZT_GUARDED_BY(mutex) = 0;
+  std::uint64_t reserved ZT_GUARDED_BY(mutex) = 0;  // the gates have space for tasks before it
   std::uint64_t in_flight ZT_GUARDED_BY(mutex) = 0;
   std::uint64_t weight ZT_GUARDED_BY(mutex) = 0;
-  // Tasks from this sequence on are skipped.
-  std::uint64_t failed_at ZT_GUARDED_BY(mutex) = kNever;
   Status failure ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
   std::vector<std::thread> workers;
@@ -104,41 +139,38 @@ struct Pipeline::State {
     return weight + added <= options.window_bytes && in_flight < MostTasks();
   }
 
-  // Runs the task until it is done or parked.
-  void Run(Node node) {
+  void MakeReady(Node node) {
+    {
+      const MutexLock lock(mutex);
+      ready.insert(std::move(node));
+    }
+    work.NotifyOne();
+  }
+
+  // Runs the task until it is done or parked. Returns the weight of a task that is done.
+  std::optional<std::uint64_t> Run(Node node) {
     const std::uint64_t sequence = node.key();
     Work& at = node.mapped();
-    while (at.stage < stages.size()) {
-      TaskStage& stage = *stages[at.stage];
-      const bool ordered = stage.order() != StageOrder::kParallel;
-      bool skip;
-      {
-        const MutexLock lock(mutex);
-        if (ordered && !gates[at.stage].Opens(*at.task)) {
-          gates[at.stage].parked.insert(std::move(node));
-          return;
-        }
-        skip = sequence >= failed_at;
-      }
-      if (!skip) {
-        const Status status = RunStage(stage, *at.task);
+    for (; at.stage < stages.size(); ++at.stage) {
+      Gate* const gate = gates[at.stage].get();
+      if (gate != nullptr && !gate->Enter(node)) return std::nullopt;
+      if (sequence < failed_at) {
+        const Status status = RunStage(*stages[at.stage], *at.task);
         if (!status.ok()) {
           const MutexLock lock(mutex);
           FailLocked(sequence, status);
         }
       }
-      if (ordered) {
-        const MutexLock lock(mutex);
-        if (Node next = gates[at.stage].Pass(sequence)) {
-          ready.insert(std::move(next));
-          work.NotifyOne();
-        }
-      }
-      ++at.stage;
+      if (gate == nullptr) continue;
+      if (Node next = gate->Pass(sequence)) MakeReady(std::move(next));
     }
     const std::uint64_t released = at.task->weight;
     at.task.reset();  // returns its buffers before the window admits more
-    const MutexLock lock(mutex);
+    return released;
+  }
+
+  // A task is done and has given its memory back.
+  void ReleaseLocked(std::uint64_t released) ZT_REQUIRES(mutex) {
     weight -= released;
     --in_flight;
     // Wakes the submitter for several tasks at once, not for each.
@@ -148,26 +180,28 @@ struct Pipeline::State {
     }
   }
 
+  // The earliest task that is ready, if need be after waiting for one; none when stopping.
+  // `released` is what the caller's last Run returned.
+  Node Next(const std::optional<std::uint64_t>& released) {
+    const MutexLock lock(mutex);
+    if (released) ReleaseLocked(*released);
+    while (ready.empty() && !stopping) work.Wait(mutex);
+    return ready.empty() ? Node() : ready.extract(ready.begin());
+  }
+
   void RunWorker() {
-    while (true) {
-      Node node;
-      {
-        const MutexLock lock(mutex);
-        while (ready.empty() && !stopping) work.Wait(mutex);
-        if (ready.empty()) return;
-        node = ready.extract(ready.begin());
-      }
-      Run(std::move(node));
-    }
+    std::optional<std::uint64_t> released;
+    while (Node node = Next(released)) released = Run(std::move(node));
   }
 
   // Numbers the task and reserves its place in each gate. If it throws, no state has
   // changed that matters.
   void AdmitLocked(Node& node) ZT_REQUIRES(mutex) {
-    for (Gate& gate : gates) {
-      if (gate.order != StageOrder::kParallel) {
-        gate.passed.resize(next_sequence + 1 - gate.first_pending, false);
+    if (next_sequence == reserved) {
+      for (const auto& gate : gates) {
+        if (gate != nullptr) gate->Reserve(reserved + kReserved);
       }
+      reserved += kReserved;
     }
     node.key() = next_sequence++;
     Task& task = *node.mapped().task;
@@ -188,14 +222,15 @@ struct Pipeline::State {
       }
       if (failed_at != kNever) return failure;
       AdmitLocked(node);
-      if (!workers.empty()) {
-        ready.insert(std::move(node));
-        work.NotifyOne();
-        return OkStatus();
-      }
+      if (!workers.empty()) ready.insert(std::move(node));
     }
-    Run(std::move(node));
+    if (node.empty()) {
+      work.NotifyOne();
+      return OkStatus();
+    }
+    const auto released = Run(std::move(node));
     const MutexLock lock(mutex);
+    if (released) ReleaseLocked(*released);
     return failed_at == kNever ? OkStatus() : failure;
   }
 };
@@ -206,16 +241,7 @@ PipelineOptions pipeline::internal::OptionsOf(const RangeOptions& options) {
 }
 
 Pipeline::Pipeline(std::vector<std::shared_ptr<TaskStage>> stages, const PipelineOptions& options)
-    : state_(std::make_unique<State>()) {
-  state_->stages = std::move(stages);
-  state_->options = options;
-  {
-    const MutexLock lock(state_->mutex);
-    state_->gates = std::vector<State::Gate>(state_->stages.size());
-    for (std::size_t i = 0; i < state_->stages.size(); ++i) {
-      state_->gates[i].order = state_->stages[i]->order();
-    }
-  }
+    : state_(std::make_unique<State>(std::move(stages), options)) {
   if (options.threads > 1) {
     state_->workers.reserve(options.threads);
     try {
