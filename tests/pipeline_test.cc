@@ -460,6 +460,37 @@ TEST_P(Ranges, SmallOnesTravelTogether) {
                                               1358077}));
 }
 
+// Else a digest of one tensor would wait for that of the tensor before, and so on.
+TEST_P(Ranges, TheEndOfAChainDoesNotTravelWithTheBeginningOfAnother) {
+  constexpr std::uint64_t kKi = 1024;
+  auto pipeline = Make();
+  for (int i = 100; i < 300; i += 100) {
+    ASSERT_TRUE(pipeline.Add(i, {.bytes = kKi}).ok());
+    ASSERT_TRUE(pipeline.Add(i + 1, {.bytes = 200 * kKi, .continued = true}).ok());
+    ASSERT_TRUE(
+        pipeline.Add(i + 2, {.bytes = 200 * kKi, .continues = true, .continued = true}).ok());
+    ASSERT_TRUE(pipeline.Add(i + 3, {.bytes = 10 * kKi, .continues = true}).ok());
+    ASSERT_TRUE(pipeline.Add(i + 4, {.bytes = kKi}).ok());
+  }
+  ASSERT_TRUE(pipeline.Drain().ok());
+  EXPECT_EQ(seen_,
+            (std::vector<std::string>{
+                "2 of 205824, weight 16384:100", "4 of 217088, weight 16384, continues:102",
+                "1 of 204800, weight 16384:201", "3 of 216064, weight 16384, continues:202"}));
+}
+
+// A few bytes may decode to many, each of which a worker of its own should decode.
+TEST_P(Ranges, HeavyOnesTravelAlone) {
+  auto pipeline = Make();
+  for (int i = 10; i < 13; ++i) {
+    ASSERT_TRUE(pipeline.Add(i, {.bytes = 20, .weight = 600 << 10}).ok());
+  }
+  ASSERT_TRUE(pipeline.Drain().ok());
+  EXPECT_EQ(seen_,
+            (std::vector<std::string>{"1 of 20, weight 630784:10", "1 of 20, weight 630784:11",
+                                      "1 of 20, weight 630784:12"}));
+}
+
 // What was gathered before a mistake is moved, and its error comes first.
 TEST_P(Ranges, AnEarlierRangesErrorCountsBeforeTheCallers) {
   const Status mistake = InvalidArgument("mistake");

@@ -297,7 +297,8 @@ class LayoutWriter {
       const RangeCost cost = {.bytes = range.count,
                               .weight = range.count + sizeof(LayoutRange),
                               .ordered = ordered,
-                              .continues = !range.first};
+                              .continues = apart != nullptr && !range.first,
+                              .continued = apart != nullptr && !range.last};
       ZT_RETURN_IF_ERROR(pipeline_.Add(std::move(range), cost));
     } while (at < end);
     return OkStatus();

@@ -177,8 +177,9 @@ struct BatchOf : Task {
 struct RangeCost {
   std::uint64_t bytes = 0;   // size, which limits batches and is reported as progress
   std::uint64_t weight = 0;  // see Task
-  bool ordered = false;      // `ordered` and `continues` are those of Task
-  bool continues = false;
+  bool ordered = false;      // see kIfOrdered
+  bool continues = false;    // continues the range before it; see kInChain
+  bool continued = false;    // the next range continues it
 };
 
 // Options of a RangePipeline.
@@ -198,6 +199,7 @@ namespace zt::pipeline::internal {
 
 // Limits on a batch of small ranges.
 inline constexpr std::uint64_t kBatchBytes = 256 << 10;
+inline constexpr std::uint64_t kBatchWeight = 1 << 20;  // small ranges may decode to large ones
 inline constexpr std::size_t kBatchRanges = 100;
 // Memory of a batch beside its ranges: the batch itself, the executor's state, the
 // rounding of its buffers.
@@ -270,9 +272,12 @@ class RangePipeline {
 template <class Batch>
 Status RangePipeline<Batch>::Add(Range range, const RangeCost& cost) {
   using namespace pipeline::internal;
+  // The end of one chain and the beginning of another in a batch would make one chain of the two.
+  const auto ties_chains = [&] { return pending_->continues && cost.continued && !cost.continues; };
   if (pending_ != nullptr &&
-      (pending_->bytes + cost.bytes > kBatchBytes || pending_->ranges.size() >= kBatchRanges ||
-       pending_->ordered != cost.ordered)) {
+      (pending_->bytes + cost.bytes > kBatchBytes ||
+       pending_->weight + cost.weight > kBatchWeight || pending_->ranges.size() >= kBatchRanges ||
+       pending_->ordered != cost.ordered || ties_chains())) {
     if (Status status = Flush(); !status.ok()) return status;
   }
   if (pending_ == nullptr) {

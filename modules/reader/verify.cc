@@ -567,7 +567,8 @@ class Verifier {
         {.blob = blob, .at = range},
         {.bytes = range.bytes,
          .weight = kRangeCost + (range.whole_stream ? 2 * kStep : range.bytes + content),
-         .continues = range.offset != 0});
+         .continues = !blob->hashers.empty() && range.offset != 0,
+         .continued = !blob->hashers.empty() && !range.last});
   }
 
   const Reader& reader_;

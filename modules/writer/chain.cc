@@ -53,6 +53,17 @@ std::vector<DataRule> RulesOf(const ComponentState& state) {
   return rules;
 }
 
+namespace {
+
+// The component's digest needs its bytes in order. CRC-32C can be combined from parts.
+bool IsHashed(const ComponentState& state) {
+  return state.storage.digest != DigestKind::kNone && state.storage.digest != DigestKind::kCrc32c;
+}
+
+}  // namespace
+
+bool IsChained(const ComponentState& state) { return state.apart != nullptr || IsHashed(state); }
+
 Status WriterChunk::Named(const Status& status) const {
   if (status.ok()) return status;
   const Status named = WithTensor(status, object->name);
@@ -272,17 +283,16 @@ class PlaceStage final : public ChunkStage {
 };
 
 // Computes digests that need a component's bytes in order; different components are hashed in
-// parallel. CRC-32C, which can be combined from parts, has its own stage. If digests cover decoded
-// bytes, this stage comes before compression.
+// parallel. CRC-32C has its own stage. If digests cover decoded bytes, this stage comes before
+// compression.
 class HashStage final : public ChunkStage {
  public:
   explicit HashStage(bool decoded) : decoded_(decoded) {}
   StageOrder order() const override { return StageOrder::kInChain; }
   Status ProcessChunk(WriterChunk& chunk) override {
     ComponentState& state = *chunk.state;
-    const DigestKind kind = state.storage.digest;
-    if (kind == DigestKind::kNone || kind == DigestKind::kCrc32c) return OkStatus();
-    if (chunk.first) state.hasher = MakeHasher(kind);
+    if (!IsHashed(state)) return OkStatus();
+    if (chunk.first) state.hasher = MakeHasher(state.storage.digest);
     state.hasher->Update(decoded_ ? chunk.bytes() : chunk.stored);
     if (!decoded_) state.hasher->Update(chunk.trailer);
     if (chunk.last) state.digest = state.hasher->Finish();

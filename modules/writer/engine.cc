@@ -568,10 +568,12 @@ std::uint64_t Engine::Weight(const WriterChunk& chunk, std::uint64_t bytes,
 
 Status Engine::Send(WriterChunk&& chunk, std::uint64_t bytes, std::uint64_t held) {
   ZT_RETURN_IF_ERROR(publisher_.Begin());
+  const bool chained = !options.stages.empty() || IsChained(*chunk.state);
   const RangeCost cost = {.bytes = chunk.input_bytes,
                           .weight = Weight(chunk, bytes, held),
                           .ordered = chunk.state->sequential,
-                          .continues = !chunk.first};
+                          .continues = chained && !chunk.first,
+                          .continued = chained && !chunk.last};
   chunk.pool = &pool_;
   return pipeline_.Add(std::move(chunk), cost);
 }

@@ -96,6 +96,10 @@ struct ComponentState {
   std::uint64_t validated_bytes = 0;  // bytes seen by the validate stage, if sizes may change
 };
 
+// True if a stage of the writer's own takes the component's chunks in sequence: it has a digest that
+// needs order, when it is read or when it is written.
+bool IsChained(const ComponentState& state);
+
 // A chunk and the writer's state for it.
 struct WriterChunk final : Chunk {
   using Chunk::Adopt;
