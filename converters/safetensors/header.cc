@@ -1,6 +1,7 @@
 // zt.convert.safetensors — opens one file: parses and validates the header, and serves ranges.
 module;
 
+#include "core/huge_pages.h"
 #include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/raw_vector.h"
@@ -11,6 +12,7 @@ module zt.convert.safetensors;
 import zt.std;
 import :dtypes;
 import zt.core;
+import zt.pipeline;
 import zt.source;
 
 namespace zt {
@@ -24,6 +26,10 @@ using safetensors::internal::TensorEntry;
 
 // The shortest possible entry: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
 constexpr std::size_t kLeastEntryBytes = 48;
+// From this size on a header is worth several threads; more than kMostThreads only wait for the one
+// that puts the parts together.
+constexpr std::size_t kLargeHeader = std::size_t{256} << 10;
+constexpr unsigned kMostThreads = 8;
 
 struct Range {
   std::uint64_t begin = 0, end = 0;
@@ -38,9 +44,10 @@ class HeaderText {
     text_.resize(held + bytes);
     return std::span(text_).subspan(held);
   }
-  void Reserve(std::size_t bytes) { text_.reserve(bytes + safetensors::internal::kPadding); }
+  void Reserve(std::size_t bytes) {
+    internal::ReserveHuge(text_, bytes + safetensors::internal::kPadding);
+  }
   std::size_t size() const { return text_.size(); }
-  std::span<char> bytes() { return text_; }
   // Adds the padding; call it once the header is complete.
   void Pad() {
     Reserve(size());
@@ -77,7 +84,110 @@ Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
   return {bytes};
 }
 
-class SafetensorsSource final : public TensorSource, private safetensors::internal::EntryTaker {
+// The tensors of a header, or of a part of it, and its metadata.
+class Entries final : public safetensors::internal::EntryTaker {
+ public:
+  void Reserve(std::size_t count) {
+    internal::ReserveHuge(objects, count);
+    internal::ReserveHuge(begins, count);
+  }
+  Status TakeEntry(const TensorEntry& entry) override {
+    const std::string_view tag = entry.dtype;
+    const Range range{entry.begin, entry.end};
+    Shape shape(entry.shape.begin(), entry.shape.end());
+    const DTypeRow* const row = std::ranges::find(kDTypes, tag, &DTypeRow::tag);
+    if (row == std::end(kDTypes)) return Unsupported("dtype " + Quote(tag) + " is not known");
+    if (range.end < range.begin) {
+      return InvalidData("data_offsets run backwards: " + std::to_string(range.begin) + " to " +
+                         std::to_string(range.end));
+    }
+    const auto count = ElementCount(shape);
+    const auto bits = count ? CheckedMul(*count, row->bits) : std::nullopt;
+    if (!bits) return InvalidData("shape " + ToString(shape) + " overflows 64 bits");
+    if (*bits % 8 != 0) {
+      return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) +
+                         " ends within a byte");
+    }
+    if (range.end - range.begin != *bits / 8) {
+      return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) + " needs " +
+                         std::to_string(*bits / 8) + " bytes, data_offsets give " +
+                         std::to_string(range.end - range.begin));
+    }
+    Value::Map attributes;
+    if (row->bits < 8) {
+      Value::Array logical(shape.begin(), shape.end());
+      attributes.emplace_back(kLogicalShape, std::move(logical));
+      shape = PackedShape(shape, row->bits, *bits / 8);
+    }
+    static const std::vector<ElementType> elements = [] {
+      std::vector<ElementType> all;
+      for (const DTypeRow& each : kDTypes) all.push_back(*ParseElementType(each.name));
+      return all;
+    }();
+    auto object = DenseObject(std::string(entry.name), std::move(shape),
+                              elements[static_cast<std::size_t>(row - kDTypes)]);
+    if (!object.ok()) return object.status();
+    object->attributes = std::move(attributes);
+    objects.push_back(*std::move(object));
+    begins.push_back(range.begin);
+    return OkStatus();
+  }
+  void TakeMetadata(std::string_view key, std::string_view text) override {
+    attributes.emplace_back(std::string(key), Value(text));
+  }
+  // Adds what follows; false if both have metadata.
+  bool Append(Entries part) {
+    if (has_metadata && part.has_metadata) return false;
+    for (Object& object : part.objects) objects.push_back(std::move(object));
+    begins.insert(begins.end(), part.begins.begin(), part.begins.end());
+    if (part.has_metadata) attributes = std::move(part.attributes);
+    has_metadata |= part.has_metadata;
+    return true;
+  }
+
+  std::vector<Object> objects;
+  std::vector<std::uint64_t> begins;  // by object, relative to the data
+  Value::Map attributes;
+  bool has_metadata = false;
+};
+
+// A part of a header's text. The part ends at a comma between two entries, or is the last.
+struct HeaderPart final : Task {
+  std::string_view text;
+  bool last = false;
+  Entries entries;
+};
+
+// Parses parts side by side. With its commas replaced by braces a part must parse as an object, which
+// proves that the guess where it ends was right: its text has no other reading.
+class PartStage final : public StageOf<HeaderPart> {
+ public:
+  Status Process(HeaderPart& part) override {
+    auto taken = workers_.Take();
+    Worker worker = taken ? *std::move(taken) : Worker{std::make_unique<EntryParser>(), {}};
+    std::string& text = worker.text;
+    text.assign(part.text);
+    text[0] = '{';
+    if (!part.last) text += '}';
+    const std::size_t bytes = text.size();
+    text.append(safetensors::internal::kPadding, '\0');
+    worker.parser->ForgetMetadata();
+    const Status status =
+        worker.parser->Parse(std::string_view(text).substr(0, bytes), part.entries);
+    part.entries.has_metadata = worker.parser->has_metadata();
+    workers_.Give(std::move(worker));
+    return status;
+  }
+
+ private:
+  struct Worker {
+    std::unique_ptr<EntryParser> parser;
+    std::string text;
+  };
+  internal::ObjectPool<Worker> workers_;
+};
+
+class SafetensorsSource final : public TensorSource {
  public:
   SafetensorsSource(std::shared_ptr<ByteSource> bytes, std::size_t part_bytes)
       : bytes_(std::move(bytes)), part_bytes_(part_bytes) {}
@@ -98,6 +208,7 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     ZT_ASSIGN_OR_RETURN(HeaderText header, ReadHeader(header_bytes));
     data_begin_ = header_bytes + 8;
     ZT_RETURN_IF_ERROR(ParseHeader(std::move(header)));
+    ZT_RETURN_IF_ERROR(CheckNames());
     return CheckCoverage();
   }
 
@@ -136,53 +247,56 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
 
   Status ParseHeader(HeaderText header) {
     // Limited by the number of entries that fit the header.
-    expected_ = std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes);
-    EntryParser parser;
-    Status status = OkStatus();
-    if (!ParseParts(header, parser)) {
-      objects_.clear();
-      begins_.clear();
-      attributes_.clear();
-      parser.ForgetMetadata();
-      status = Parse(header.view(), parser);
-    }
-    if (status.ok()) {
-      if (parser.has_metadata() && attributes_.empty()) {
-        attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
+    const std::size_t most = std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes);
+    Entries all;
+    all.Reserve(most);
+    if (!ParseParts(header.view(), all)) {
+      all = Entries();
+      all.Reserve(most);
+      EntryParser parser;
+      if (const Status status = parser.Parse(header.view(), all); !status.ok()) {
+        // Entries are validated while parsing. An error in the JSON itself, anywhere in the
+        // header, takes precedence.
+        const Status fault = safetensors::internal::FindJsonFault(header.view());
+        return fault.ok() ? status : fault;
       }
-      return CheckNames();
+      all.has_metadata = parser.has_metadata();
     }
-    // Entries are validated while parsing. An error in the JSON itself, anywhere in the
-    // header, takes precedence.
-    const Status fault = safetensors::internal::FindJsonFault(header.view());
-    return fault.ok() ? status : fault;
+    objects_ = std::move(all.objects);
+    begins_ = std::move(all.begins);
+    attributes_ = std::move(all.attributes);
+    if (all.has_metadata && attributes_.empty()) {
+      attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
+    }
+    return OkStatus();
   }
 
-  // Parses a header in parts. GuessEnd guesses where a part ends. With its commas replaced by
-  // braces, the part must parse as an object, which proves the guess right: its text has no other
-  // reading. The byte after the closing brace is white space or a quote, which cannot continue an
-  // object. Returns false if a guess was wrong or anything else failed; the text is then unchanged.
-  bool ParseParts(HeaderText& header, EntryParser& parser) {
-    const std::span<char> text = header.bytes();
-    if (text.empty() || text[0] != '{') return false;
-    for (std::size_t begin = 0;;) {
-      const std::size_t end = GuessEnd(text, begin);
-      const bool last = end == text.size();
-      const char first = std::exchange(text[begin], '{');
-      if (!last) text[end] = '}';
-      const bool ok =
-          Parse(header.view().substr(begin, (last ? end : end + 1) - begin), parser).ok();
-      text[begin] = first;
-      if (!last) text[end] = ',';
-      if (!ok || last) return ok;
-      begin = end;
+  // Parses a header in parts, and puts them together in their order. Returns false if it has but one
+  // part, if a guess of GuessEnd was wrong, or if anything else failed.
+  bool ParseParts(std::string_view text, Entries& all) const {
+    if (text.empty() || text[0] != '{' || GuessEnd(text, 0) == text.size()) return false;
+    const unsigned threads =
+        text.size() < kLargeHeader ? 1 : std::min(UsableThreads(), kMostThreads);
+    PipelineOf<HeaderPart> pipeline(
+        {std::make_shared<PartStage>(),
+         std::make_shared<InOrderStage<HeaderPart>>([&all](HeaderPart& part) {
+           return all.Append(std::move(part.entries)) ? OkStatus() : InvalidData("two metadata");
+         })},
+        {.threads = threads, .window_bytes = threads * (std::uint64_t{4} << 20)});
+    for (std::size_t begin = 0, end = 0; end != text.size(); begin = end) {
+      end = GuessEnd(text, begin);
+      auto part = std::make_unique<HeaderPart>();
+      part->text = text.substr(begin, end - begin);
+      part->last = end == text.size();
+      part->weight = 4 * part->text.size() + sizeof(HeaderPart);
+      if (!pipeline.Submit(std::move(part)).ok()) return false;
     }
+    return pipeline.Drain().ok();
   }
 
   // The likely position of a comma between two entries, at least part_bytes_ after `begin`; the end
   // of the text if there is none.
-  std::size_t GuessEnd(std::span<const char> text, std::size_t begin) const {
-    const std::string_view all(text.data(), text.size());
+  std::size_t GuessEnd(std::string_view all, std::size_t begin) const {
     for (std::size_t at = begin + std::min(part_bytes_, all.size() - begin); at < all.size();
          ++at) {
       at = all.find("},", at);
@@ -193,17 +307,6 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     return all.size();
   }
 
-  // Declares the tensors of an object, which must be the whole text.
-  Status Parse(std::string_view text, EntryParser& parser) {
-    objects_.reserve(expected_);
-    begins_.reserve(expected_);
-    return parser.Parse(text, *this);
-  }
-
-  void TakeMetadata(std::string_view key, std::string_view text) override {
-    attributes_.emplace_back(std::string(key), Value(text));
-  }
-
   Status CheckNames() const {
     const auto name_of = [this](std::size_t object) {
       return std::string_view(objects_[object].name);
@@ -211,48 +314,6 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
     const auto twice = internal::FindTwice(objects_.size(), name_of);
     if (!twice) return OkStatus();
     return InvalidData("key " + Quote(name_of(twice->again)) + " occurs twice");
-  }
-
-  Status TakeEntry(const TensorEntry& entry) override {
-    const std::string_view tag = entry.dtype;
-    const Range range{entry.begin, entry.end};
-    Shape shape(entry.shape.begin(), entry.shape.end());
-    const DTypeRow* const row = std::ranges::find(kDTypes, tag, &DTypeRow::tag);
-    if (row == std::end(kDTypes)) return Unsupported("dtype " + Quote(tag) + " is not known");
-    if (range.end < range.begin) {
-      return InvalidData("data_offsets run backwards: " + std::to_string(range.begin) + " to " +
-                         std::to_string(range.end));
-    }
-    const auto count = ElementCount(shape);
-    const auto bits = count ? CheckedMul(*count, row->bits) : std::nullopt;
-    if (!bits) return InvalidData("shape " + ToString(shape) + " overflows 64 bits");
-    if (*bits % 8 != 0) {
-      return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) +
-                         " ends within a byte");
-    }
-    if (range.end - range.begin != *bits / 8) {
-      return InvalidData("shape " + ToString(shape) + " of " + std::string(tag) + " needs " +
-                         std::to_string(*bits / 8) + " bytes, data_offsets give " +
-                         std::to_string(range.end - range.begin));
-    }
-    Value::Map attributes;
-    if (row->bits < 8) {
-      Value::Array logical(shape.begin(), shape.end());
-      attributes.emplace_back(kLogicalShape, std::move(logical));
-      shape = PackedShape(shape, row->bits, *bits / 8);
-    }
-    static const std::vector<ElementType> elements = [] {
-      std::vector<ElementType> all;
-      for (const DTypeRow& each : kDTypes) all.push_back(*ParseElementType(each.name));
-      return all;
-    }();
-    auto object = DenseObject(std::string(entry.name), std::move(shape),
-                              elements[static_cast<std::size_t>(row - kDTypes)]);
-    if (!object.ok()) return object.status();
-    object->attributes = std::move(attributes);
-    objects_.push_back(*std::move(object));
-    begins_.push_back(range.begin);
-    return OkStatus();
   }
 
   Range RangeOf(std::size_t object) const {
@@ -320,7 +381,6 @@ class SafetensorsSource final : public TensorSource, private safetensors::intern
   std::shared_ptr<ByteSource> bytes_;
   std::size_t part_bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
-  std::size_t expected_ = 0;           // limit on the number of entries
   std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
 };
 

@@ -1,6 +1,7 @@
 // zt.writer:plan — decides names, element types, storage and shared blobs.
 module;
 
+#include "core/huge_pages.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -71,7 +72,7 @@ class Planner {
     ZT_RETURN_IF_ERROR(
         WithFile(CheckExpressible(plan_.attributes, options_.spec), source_.file({})));
     ZT_RETURN_IF_ERROR(WithFile(budget_.Take(plan_.attributes), source_.file({})));
-    plan_.objects.reserve(source_.objects().size());
+    zt::internal::ReserveHuge(plan_.objects, source_.objects().size());
     for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {
       const Object& object = source_.objects()[i];
       current_ = i;
