@@ -4,6 +4,7 @@
   compare.py [--folder DIR] [--reference PATH]     all of it: some 30 minutes, 15 GB of DIR
   compare.py --quick --docs DIR                    a smoke run of small sizes, a minute
   compare.py throughput goals/raw ...              these sections or steps alone; the others' results are kept
+  compare.py --docs DIR threads goals/workers      how it scales here, with 1, 2, 4 threads and so on to all there are
   compare.py --resume                              what has no result yet, e.g. after an interruption
   compare.py --draw                                measures nothing: tables and pictures from the results there are
   compare.py --list                                the steps
@@ -67,13 +68,41 @@ def throughput(options, name, kind, arguments, variant):
     return run
 
 
-def threads(options, extra):
+def ways(options):
+    """{name: function of Bench that gives a way's input and its command}. To nowhere: no disk is met."""
+    def convert(*extra, kind="bf16", made=()):
+        def prepare(bench):
+            source = bench.make(options.size, "--kind", kind) if not made else bench.make(*made)
+            return source, bench.convert(source, *extra, out="/dev/null")
+        return prepare
+
+    def back(command, *packing):
+        def prepare(bench):
+            plain, packed = bench.make(options.size, "--kind", "bf16"), bench.path("packed" + "".join(packing) + ".zt")
+            if not os.path.exists(packed):
+                bench.once(bench.convert(plain, *packing, out=packed))
+            return packed, {"verify": [bench.program, "verify", "-q", packed],
+                            "extract": [*bench.extract(packed)[:-2], "-o", "/dev/null"],
+                            "diff": [bench.program, "diff", "-q", packed, plain]}[command]
+        return prepare
+
+    out = {extra or "raw": convert(*extra.split()) for extra in
+           ("", "--zstd", "--zstd=huffman", "--zstd=planes", "--digest sha256", "--digest xxh3")}
+    out["f32 to bf16"] = convert("--dtype", "bf16", kind="f32")
+    out |= {f"{command} of {name}": back(command, *packing) for command in ("verify", "extract", "diff")
+            for name, packing in (("raw", []), ("zstd", ["--zstd"]), ("planes", ["--zstd=planes"]))}
+    few, many = (2000, 10_000) if options.quick else (50_000, 1_000_000)
+    out[f"{few:,} tensors of 10 KB"] = convert(made=(few * 10240, "--tensor-bytes", 10240))
+    out[f"{many:,} tensors"] = convert(made=(many * 64, "--sparse", "--tensor-bytes", 64))
+    return out
+
+
+def threads(options, prepare):
     counts = sorted({1, 2, CPUS} | {1 << k for k in range(8) if 1 << k <= CPUS})
 
     def run(bench):
-        source = bench.make(options.size)
-        commands = {str(n): bench.convert(source, f"-T{n}", *extra, out="/dev/null") for n in counts}
-        return {"rows": bench.compare(source, commands, options.runs)}
+        source, command = prepare(bench)
+        return {"rows": bench.compare(source, {str(n): [*command, f"-T{n}"] for n in counts}, options.runs)}
     return run
 
 
@@ -125,8 +154,7 @@ def steps(options):
         main = number == 0 or "tensors of" in name
         for variant in VARIANTS if main or options.every_variant else ["warm"]:
             out[f"throughput/{name}/{variant}"] = throughput(options, name, kind, arguments, variant)
-    for extra in ([], ["--zstd"], ["--zstd=huffman"], ["--zstd=planes"]):
-        out[f"threads/{' '.join(extra) or 'raw'}"] = threads(options, extra)
+    out |= {f"threads/{name}": threads(options, prepare) for name, prepare in ways(options).items()}
     for kind in ("bf16", "f16", "f32", "fp8", "real"):
         out[f"levels/{kind}"] = levels(options, kind)
     for extra in ([], ["--zstd"]):

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -120,15 +121,19 @@ def workers(bench, options):
     program = pathlib.Path(bench.program).with_name("scaling")
     if not program.exists():
         raise Failed("scaling is not built beside the program")
-    counts = ["4"] if options.quick else ["2", "8", "16", "32", "128"]
+    counts = ["4"] if options.quick else ["1", "2", "4", "8", "16", "32", "64", "128"]
     lines = subprocess.run([program, *counts], check=True, capture_output=True, text=True).stdout.splitlines()[1:]
-    rows = [dict(zip(("workers", "seconds", "busy"), map(float, line.split()[-3:])), name=" ".join(line.split()[:-3]))
-            for line in lines]
+    rows = []
     for line in lines:
         print("  " + line, flush=True)
+        name, tensors, *figures = re.split(r"  +", line.strip())
+        rows.append({"name": name, "tensors": tensors} | dict(zip(("workers", "seconds", "busy", "feeds"), map(float, figures))))
+    found = {(row["name"], row["tensors"], row["workers"]): row["busy"] for row in rows}
+    wanted = [("--zstd", 16, 13), ("--zstd=planes", 16, 13), ("verify of zstd", 16, 10), ("verify of planes", 16, 10),
+              ("extract of zstd", 16, 10), ("extract of planes", 16, 10), ("--zstd", 64, 48)]
     return {"rows": rows, "goals": [] if options.quick else [
-        goal(f"{row['name']}: of 16 workers, busy", row["busy"], 12, False)
-        for row in rows if row["workers"] == 16 and "compressed" in row["name"]]}
+        goal(f"`{name}`, {'one tensor' if tensors == 'one' else 'tensors ' + tensors}: of {count} simulated workers, busy",
+             found[name, tensors, count], bound, False) for name, count, bound in wanted for tensors in ("one", "of 1 MB")]}
 
 
 def dtype(bench, options):

@@ -81,6 +81,29 @@ def workloads_table(steps):
     return table(["MB/s", *names], out)
 
 
+def threads_table(steps):
+    """MB of input a second of every way, and of one thread's: a row for each way, a column for each number of threads."""
+    counts = sorted({int(row["name"]) for step in steps.values() for row in measured(step["rows"])})
+    out = []
+    for way, step in steps.items():
+        rows = {int(row["name"]): row for row in measured(step["rows"])}
+        one = rate(rows[1]) if 1 in rows else None
+        out.append([way, *(f"{rate(rows[n]):,.0f}" + (f" · {rate(rows[n]) / one:.2f} ×" if one and n > 1 else "")
+                           if n in rows else "" for n in counts)])
+    return table(["MB/s", *(f"{n} thread{'s' * (n > 1)}" for n in counts)], out)
+
+
+def workers_table(rows):
+    """Workers kept busy in the simulation."""
+    counts = sorted({int(row["workers"]) for row in rows})
+    found = {}
+    for row in rows:
+        found.setdefault((row["name"], row["tensors"]), {})[int(row["workers"])] = row
+    return table(["busy, of simulated workers", "tensors", *map(str, counts), "feeds"],
+                 [[name, tensors, *(f"{by[n]['busy']:.1f}" if n in by else "" for n in counts),
+                   f"{by[counts[-1]]['feeds']:.0f}" if counts[-1] in by else ""] for (name, tensors), by in found.items()])
+
+
 def start_of_python(results):
     """What Python takes before it does anything: it is in the rows of programs in Python."""
     rows = measured(results["steps"].get("goals/start", {}).get("rows", []))
@@ -111,12 +134,19 @@ def document(results, pictures, notes):
     out += picture("throughput", "Throughput of every contender by workload")
     out += picture("cache-and-disk", "The same with cold cache and with sync")
     out += picture("threads", "Throughput by number of threads: bf16, to nowhere")
+    if steps := section(results, "threads"):
+        out += threads_table(steps)
     out += picture("ratio", "Size of the output against speed, by setting")
     out += picture("growth", "Seconds by bytes and by number of tensors: holes, to nowhere")
     out += picture("memory", "Peak resident memory by bytes and by number of tensors")
     if growth := section(results, "growth"):
         worse = [f"{name}: {text}" for name, step in growth.items() for text in worse_than_linear(measured(step["rows"]))]
         out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
+    if rows := results["steps"].get("goals/workers", {}).get("rows"):
+        out += ["## Simulated workers", "", "Every way of the program with so many workers, where what costs time sleeps "
+                "(`bench/scaling.cc`): *busy* is how many of them worked, *feeds* how many the one thread that hands out the "
+                "work could keep busy.", ""]
+        out += picture("workers", "Share of simulated workers that is busy, by their number") + workers_table(rows)
     out += [notes.strip()]
     return "\n".join(out).rstrip("\n") + "\n"
 
@@ -199,7 +229,7 @@ class Pictures:
         counts = []
         for setting, step in steps.items():
             rows = measured(step["rows"])
-            if not rows:
+            if not rows or setting not in SETTINGS:
                 continue
             name, marker = SETTINGS[setting]
             counts = [int(row["name"]) for row in rows]
@@ -215,6 +245,28 @@ class Pictures:
         axes.set_title("Scaling with threads, bf16, to nowhere", loc="left")
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         self.save("threads", figure)
+
+    def workers(self):
+        rows = self.results["steps"].get("goals/workers", {}).get("rows")
+        if not rows:
+            return
+        shapes = list(dict.fromkeys(row["tensors"] for row in rows))
+        figure, places = self.pyplot.subplots(1, len(shapes), figsize=(4 * len(shapes), 3.6), squeeze=False, sharey=True)
+        names = list(dict.fromkeys(row["name"] for row in rows))
+        for shape, axes in zip(shapes, places[0]):
+            for number, name in enumerate(names):
+                mine = [row for row in rows if row["tensors"] == shape and row["name"] == name]
+                axes.plot([row["workers"] for row in mine], [100 * row["busy"] / row["workers"] for row in mine],
+                          marker="os^Dv"[number % 5], markersize=4, linewidth=1, label=name,
+                          color=list(COLORS.values())[number % len(COLORS)])
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sorted({int(row["workers"]) for row in rows}), sorted({int(row["workers"]) for row in rows}))
+            axes.set_ylim(0, 110)
+            axes.set_title(f"{'one tensor' if shape == 'one' else 'tensors ' + shape}", loc="left")
+            axes.set_xlabel("simulated workers")
+        places[0][0].set_ylabel("busy, %")
+        places[0][-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=7)
+        self.save("workers", figure)
 
     def ratio(self):
         steps = {kind: measured(step["rows"]) for kind, step in section(self.results, "levels").items()}
@@ -284,7 +336,7 @@ def write(results, docs):
     names = []
     try:
         pictures = Pictures(results, folder)
-        for draw in (pictures.throughput, pictures.threads, pictures.ratio, pictures.growth):
+        for draw in (pictures.throughput, pictures.threads, pictures.workers, pictures.ratio, pictures.growth):
             draw()
         names = pictures.names
     except ImportError:
