@@ -29,8 +29,6 @@ StatusOr<std::unique_ptr<ChangedSource>> ChangedSource::Make(std::unique_ptr<Ten
   for (const PlannedObject& planned : changed->plan_.objects)
     changed->objects_.push_back(*planned.object);
   changed->attributes_ = changed->plan_.attributes;
-  changed->warnings_ = inner.warnings();
-  changed->file_ = inner.file({});
   for (std::string& line : rules.Warnings()) warnings.push_back(std::move(line));
   return changed;
 }
@@ -50,6 +48,11 @@ Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   const zt::internal::MutexLock lock(mutex_);
   counts_[id] += counts;
   return OkStatus();
+}
+
+std::shared_ptr<CheckedApart> ChangedSource::checked_apart(ComponentId id) {
+  if (Planned(id).transform != nullptr) return nullptr;
+  return WrappedSource::checked_apart(id);
 }
 
 std::uint64_t ChangedSource::preferred_read(ComponentId id) const {
@@ -76,7 +79,7 @@ std::optional<std::span<const std::byte>> ChangedSource::View(ComponentId id) co
 }
 
 Status ChangedSource::Finish() {
-  ZT_RETURN_IF_ERROR(inner_->Finish());
+  ZT_RETURN_IF_ERROR(WrappedSource::Finish());
   const zt::internal::MutexLock lock(mutex_);
   for (const auto& [id, counts] : counts_) {
     const Object& object = objects_[id.object];

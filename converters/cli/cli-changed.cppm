@@ -17,9 +17,8 @@ class ChangedSource final : public WrappedSource {
                                                        const Rules& rules,
                                                        std::vector<std::string>& warnings);
 
-  std::string_view format() const override { return inner_->format(); }
-  bool seekable() const override { return inner_->seekable(); }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
+  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override;
   std::uint64_t preferred_read(ComponentId id) const override;
   std::optional<Extent> extent(ComponentId id) const override;
   std::optional<Identity> identity(ComponentId id) const override;
@@ -32,7 +31,8 @@ class ChangedSource final : public WrappedSource {
   const Plan& plan() const { return plan_; }
 
  private:
-  explicit ChangedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {}
+  explicit ChangedSource(std::unique_ptr<TensorSource> inner)
+      : WrappedSource(*inner), inner_(std::move(inner)) {}
   const PlannedComponent& Planned(ComponentId id) const {
     return plan_.objects[id.object].components[id.component];
   }

@@ -141,16 +141,14 @@ std::vector<Group> GroupByPrefix(const TensorSource& source, const Selection& se
 // The objects of another source under their names in the new files.
 class ShortNames final : public WrappedSource {
  public:
-  ShortNames(TensorSource& inner, std::span<const Group> groups) : inner_(inner) {
+  ShortNames(TensorSource& inner, std::span<const Group> groups)
+      : WrappedSource(inner), inner_(inner) {
     objects_ = inner.objects();
-    attributes_ = inner.attributes();
-    file_ = inner.file({});
     for (const Group& group : groups) {
       for (const std::uint32_t index : group.objects)
         objects_[index].name.erase(0, group.prefix.size());
     }
   }
-  std::string_view format() const override { return inner_.format(); }
 
  private:
   std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {

@@ -27,11 +27,8 @@ using composite::internal::Tensors;
 // Serves the components of another source, which it owns, as other objects.
 class RegroupedSource final : public WrappedSource {
  public:
-  explicit RegroupedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {
-    attributes_ = inner_->attributes();
-    warnings_ = inner_->warnings();
-    file_ = inner_->file({});
-  }
+  explicit RegroupedSource(std::unique_ptr<TensorSource> inner)
+      : WrappedSource(*inner), inner_(std::move(inner)) {}
 
   // Adds `object`. components[i] is its component i in the inner source.
   void Add(Object object, std::vector<ComponentId> components) {
@@ -47,10 +44,6 @@ class RegroupedSource final : public WrappedSource {
     Add(inner_->objects()[object], std::move(components));
   }
   Value::Map& root() { return attributes_; }
-
-  std::string_view format() const override { return inner_->format(); }
-  bool seekable() const override { return inner_->seekable(); }
-  Status Finish() override { return inner_->Finish(); }
 
  private:
   std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {

@@ -72,24 +72,13 @@ class FilesSource final : public TensorSource {
 // Some objects of another source, which it owns, with new declarations.
 class SelectedSource final : public WrappedSource {
  public:
-  explicit SelectedSource(std::unique_ptr<TensorSource> inner) : inner_(std::move(inner)) {
-    attributes_ = inner_->attributes();
-    warnings_ = inner_->warnings();
-    file_ = inner_->file({});
-  }
+  explicit SelectedSource(std::unique_ptr<TensorSource> inner)
+      : WrappedSource(*inner), inner_(std::move(inner)) {}
   void Add(std::uint32_t index, Object object) {
     objects_.push_back(std::move(object));
     origin_.push_back(index);
   }
   TensorSource& inner() { return *inner_; }
-
-  std::string_view format() const override { return inner_->format(); }
-  bool seekable() const override { return inner_->seekable(); }
-  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override {
-    const auto [source, inner] = Origin(id);
-    return source.checked_apart(inner);
-  }
-  Status Finish() override { return inner_->Finish(); }
 
  private:
   std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {

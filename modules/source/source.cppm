@@ -170,13 +170,19 @@ class TensorSource {
 };
 
 // Serves the components of other sources as other objects. A derived class says by Origin which
-// component each of its own is; all that concerns one component is forwarded to it.
+// component each of its own is. Every virtual function of TensorSource is forwarded here, so that no
+// wrapper hides one; a class that changes bytes overrides those that promise the source's own.
 class WrappedSource : public TensorSource {
  public:
+  std::string_view format() const override;
+  bool seekable() const override;
+  Status Finish() override;
+  void WillRead(std::span<const ComponentId> components) override;
   const std::string& file(ComponentId id) const override;
   Status CheckReadable(std::uint32_t object) const override;
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
   bool sequential(ComponentId id) const override;
+  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override;
   std::uint64_t preferred_read(ComponentId id) const override;
   std::optional<Extent> extent(ComponentId id) const override;
   std::optional<Identity> identity(ComponentId id) const override;
@@ -185,8 +191,14 @@ class WrappedSource : public TensorSource {
   StatusOr<std::vector<Frame>> Frames(ComponentId id) const override;
 
  protected:
+  // Takes the attributes, warnings and file of `inner`, which must outlive this.
+  explicit WrappedSource(TensorSource& inner);
+  explicit WrappedSource(std::vector<TensorSource*> inner) : wrapped_(std::move(inner)) {}
   // The source that serves a component, and the component's id there.
   virtual std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const = 0;
+
+ private:
+  const std::vector<TensorSource*> wrapped_;
 };
 
 // Tensors in memory. Does not copy: spans must outlive the source. Equal spans are tied weights.

@@ -17,7 +17,7 @@ constexpr std::size_t kMostNamed = 20;  // limit on warnings about single attrib
 class MergedSource final : public WrappedSource {
  public:
   MergedSource(std::vector<std::unique_ptr<TensorSource>> sources, std::vector<std::string> names)
-      : sources_(std::move(sources)), names_(std::move(names)) {}
+      : WrappedSource(Pointers(sources)), sources_(std::move(sources)), names_(std::move(names)) {}
 
   Status Init() {
     std::size_t total = 0;
@@ -54,31 +54,16 @@ class MergedSource final : public WrappedSource {
     return CheckNames();
   }
 
-  std::string_view format() const override {
-    return sources_.empty() ? std::string_view("none") : sources_.front()->format();
-  }
-  bool seekable() const override {
-    return std::ranges::all_of(sources_, [](const auto& source) { return source->seekable(); });
-  }
-  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override {
-    const auto [source, inner] = Origin(id);
-    return source.checked_apart(inner);
-  }
-  void WillRead(std::span<const ComponentId> components) override {
-    std::vector<std::vector<ComponentId>> of(sources_.size());
-    for (const ComponentId id : components)
-      of[origin_[id.object].source].push_back({origin_[id.object].object, id.component});
-    for (std::size_t s = 0; s < sources_.size(); ++s) sources_[s]->WillRead(of[s]);
-  }
-  Status Finish() override {
-    for (const auto& source : sources_) ZT_RETURN_IF_ERROR(source->Finish());
-    return OkStatus();
-  }
-
  private:
   struct ObjectOrigin {
     std::uint32_t source, object;
   };
+  static std::vector<TensorSource*> Pointers(
+      std::span<const std::unique_ptr<TensorSource>> sources) {
+    std::vector<TensorSource*> pointers;
+    for (const auto& source : sources) pointers.push_back(source.get());
+    return pointers;
+  }
   Status CheckNames() const {
     const auto twice = zt::internal::FindTwice(
         objects_.size(), [this](std::size_t i) -> std::string_view { return objects_[i].name; });
@@ -185,6 +170,34 @@ Status TensorSource::CheckRange(ComponentId id, std::uint64_t offset, std::uint6
   return InvalidArgument("a range beyond the component's " + std::to_string(bytes) + " bytes");
 }
 
+WrappedSource::WrappedSource(TensorSource& inner) : wrapped_{&inner} {
+  attributes_ = inner.attributes();
+  warnings_ = inner.warnings();
+  file_ = inner.file({});
+}
+
+std::string_view WrappedSource::format() const {
+  return wrapped_.empty() ? std::string_view("none") : wrapped_.front()->format();
+}
+
+bool WrappedSource::seekable() const {
+  return std::ranges::all_of(wrapped_, [](const TensorSource* each) { return each->seekable(); });
+}
+
+Status WrappedSource::Finish() {
+  for (TensorSource* const source : wrapped_) ZT_RETURN_IF_ERROR(source->Finish());
+  return OkStatus();
+}
+
+void WrappedSource::WillRead(std::span<const ComponentId> components) {
+  std::unordered_map<const TensorSource*, std::vector<ComponentId>> ids;
+  for (const ComponentId id : components) {
+    const auto [source, inner] = Origin(id);
+    ids[&source].push_back(inner);
+  }
+  for (TensorSource* const source : wrapped_) source->WillRead(ids[source]);
+}
+
 const std::string& WrappedSource::file(ComponentId id) const {
   if (id.object >= objects_.size()) return file_;
   const auto [source, inner] = Origin(id);
@@ -207,6 +220,11 @@ Status WrappedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
 bool WrappedSource::sequential(ComponentId id) const {
   const auto [source, inner] = Origin(id);
   return source.sequential(inner);
+}
+
+std::shared_ptr<CheckedApart> WrappedSource::checked_apart(ComponentId id) {
+  const auto [source, inner] = Origin(id);
+  return source.checked_apart(inner);
 }
 
 std::uint64_t WrappedSource::preferred_read(ComponentId id) const {
