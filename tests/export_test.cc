@@ -66,8 +66,11 @@ class FailingSink final : public Sink {
  public:
   const std::string& name() const override { return name_; }
   Status Append(Pieces) override { return IoError("no room"); }
+  void Expect(std::uint64_t bytes) override { expected = bytes; }
   Status Finish(std::uint64_t) override { return OkStatus(); }
   void Abort() override {}
+
+  std::uint64_t expected = 0;
 
  private:
   std::string name_ = "sink";
@@ -261,6 +264,14 @@ TEST(Layout, APipeIsReadInItsOrderOrNotAtAll) {
   EXPECT_EQ(
       Write(source, *PlanNpz(source, Indices(source.objects().size())), 3).substr(35 + 128, 1),
       "x");
+}
+
+TEST(Layout, TheSinkLearnsTheSizeBeforeTheFirstByte) {
+  FakeSource source({Dense("a", {100}, "u8")});
+  FailingSink sink;
+  const auto layout = Must(PlanNpy(source, 0));
+  EXPECT_FALSE(WriteLayout(source, layout, sink, {.threads = 1}).ok());
+  EXPECT_EQ(sink.expected, layout.bytes);
 }
 
 TEST(Layout, Cancelled) {

@@ -27,6 +27,7 @@ class ShardSink final : public Sink {
   const std::string& name() const override { return file_->name(); }
   Status Append(Pieces pieces) override { return file_->Append(pieces); }
   Status Reserve(std::uint64_t bytes) override { return file_->Reserve(bytes); }
+  void Expect(std::uint64_t bytes) override { file_->Expect(bytes); }
   Status Finish(std::uint64_t total) override {
     publishing_.emplace();
     if (Interrupted()) return Cancelled("interrupted");

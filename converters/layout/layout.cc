@@ -339,6 +339,7 @@ Status WriteLayout(TensorSource& source, const FileLayout& layout, Sink& sink,
                    const LayoutOptions& options) {
   ZT_RETURN_IF_ERROR(CheckOrder(source, layout));
   ZT_RETURN_IF_ERROR(WithFile(sink.Reserve(layout.bytes), sink.name()));
+  sink.Expect(layout.bytes);
   return LayoutWriter(source, layout, sink, options).Run();
 }
 
