@@ -31,7 +31,8 @@ TEST(DecodeManifest, VersionPolicy) {
   EXPECT_EQ(Decode(Root(object, "1.1"))->version, SpecVersion::k1_1);
   EXPECT_THAT(Decode(Root(object, "2.0")),
               Fails(StatusCode::kUnimplemented,
-                    "manifest: the file is of version 2.0; versions up to 1.x can be read"));
+                    "manifest: the file is of version 2.0; in a container of 1.x, versions up to "
+                    "1.x can be read"));
   EXPECT_EQ(Why(Decode(Root(object, "x"))), "manifest: version 'x' is not of the form 1.2.0");
   EXPECT_FALSE(Decode(Root(object, "1")).ok());
   EXPECT_FALSE(Decode(Root(object, "0.1.0")).ok());

@@ -316,7 +316,9 @@ TEST(Corpus, ErrorsNameTheTensorAndTheRule) {
        "tensor 'b': blob at 64 overlaps that of tensor 'a', which ends at 112"},
       {"trailing_after_footer.zt",
        "no ZTEN1000 at the end: the file is truncated, or something follows it"},
-      {"version_9.9.zt", "manifest: the file is of version 9.9.9; versions up to 1.x can be read"},
+      {"version_9.9.zt",
+       "manifest: the file is of version 9.9.9; in a container of 1.x, versions up to 1.x can be "
+       "read"},
       {"version_int.zt", "manifest: 'version' is an integer, text is needed"},
       {"zstd_no_uncompressed_length.zt",
        "manifest: tensor 't': component 'data' is zstd and has no 'uncompressed_length'"},

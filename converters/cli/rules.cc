@@ -261,7 +261,7 @@ StatusOr<Rules> MakeRules(const Args& args) {
   if (out.plan.storage.encoding == Encoding::kPlanes &&
       !CheckEncoding(Encoding::kPlanes, out.plan.spec).ok()) {
     return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) + ", which --spec " +
-                           args.spec + " does not have; 1.2 does");
+                           args.spec + " does not have; 1.2 and 2.0 do");
   }
   out.plan.on_overflow = args.on_overflow == "inf"        ? OnOverflow::kInf
                          : args.on_overflow == "saturate" ? OnOverflow::kSaturate

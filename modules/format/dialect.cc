@@ -42,7 +42,8 @@ std::optional<ElementType> Dialect::ParseElement(std::string_view dtype) const {
 
 Status Dialect::CheckEncoding(Encoding encoding) const {
   if (encoding != Encoding::kPlanes) return OkStatus();
-  return InvalidArgument(Named() + " has no " + std::string(kPlanesName) + "; version 1.2.0 has");
+  return InvalidArgument(Named() + " has no " + std::string(kPlanesName) +
+                         "; versions 1.2 and 2.0 have it");
 }
 
 Status Dialect::CheckShard(const StoredShard&) const {

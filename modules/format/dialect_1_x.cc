@@ -104,7 +104,7 @@ Status Decoder1x::SetVersion(std::string_view text) {
             minor_number = std::stoi(std::string(minor));
   if (major_number > 1) {
     return Unsupported("the file is of version " + std::string(text) +
-                       "; versions up to 1.x can be read");
+                       "; in a container of 1.x, versions up to 1.x can be read");
   }
   if (major_number < 1) return InvalidData("version " + Quote(text) + " has no such container");
   manifest_.version_text = text;

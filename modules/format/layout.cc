@@ -191,7 +191,8 @@ Status CheckFrames(const StoredComponent& component, const ContainerTraits& trai
     const std::uint64_t content = (*frames)[i].content_bytes;
     if (content > traits.max_frame_bytes) {
       return broken("frame " + std::to_string(i) + " has " + std::to_string(content) +
-                    " bytes of content, more than 16 MiB");
+                    " bytes of content, more than " + std::to_string(traits.max_frame_bytes >> 20) +
+                    " MiB");
     }
     // Readers could decode a larger frame only as a stream, in order, and never on its own.
     if (const std::uint64_t bytes = (*frames)[i].bytes; bytes > MostOfFrame(codec, content)) {

@@ -31,7 +31,8 @@ StatusOr<std::uint32_t> ReadSize(const Value::Map& planes, std::string_view key,
   const std::uint64_t* size = value->AsUint();
   if (size == nullptr) return Broken(Quote(key) + " is not a whole number from 0 up");
   if (*size > kMaxPlaneChunk) {
-    return Broken(Quote(key) + " is " + std::to_string(*size) + ", more than 16 MiB");
+    return Broken(Quote(key) + " is " + std::to_string(*size) + ", more than " +
+                  std::to_string(kMaxPlaneChunk >> 20) + " MiB");
   }
   return static_cast<std::uint32_t>(*size);
 }
