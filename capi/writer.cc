@@ -234,9 +234,8 @@ zts_status zts_type(const char* name, const char** dtype, std::size_t* bytes) {
     const auto type = Type(name);
     if (!type.ok()) return Report(type.status());
     const zt::LogicalType* const logical = zt::FindLogicalType(type->type);
-    const std::size_t width = zt::ByteWidth(type->dtype);
     if (dtype != nullptr) *dtype = (logical ? logical->name : zt::Name(type->dtype)).data();
-    if (bytes != nullptr) *bytes = width * (logical ? logical->ratio : 1);
+    if (bytes != nullptr) *bytes = zt::ElementBytes(*type);
     return ZTS_OK;
   });
 }

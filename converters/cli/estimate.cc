@@ -27,21 +27,16 @@ struct Part {
   const ElementType& to() const { return object->object->components[component].element; }
 };
 
-std::uint64_t WidthOf(const ElementType& element) {
-  const LogicalType* const logical = FindLogicalType(element.type);
-  return ByteWidth(element.dtype) * (logical == nullptr ? 1 : logical->ratio);
-}
-
 // Bytes of the smallest range that can be converted by itself.
 std::uint64_t UnitOf(const Part& part) {
-  const std::uint64_t width = WidthOf(part.from->element);
+  const std::uint64_t width = ElementBytes(part.from->element);
   const Transform* const transform = part.planned().transform.get();
   return transform == nullptr ? width : std::lcm(width, transform->input_unit());
 }
 
 // Declares a tensor of one dimension.
 StatusOr<Object> Flat(const std::string& name, const ElementType& element, std::uint64_t bytes) {
-  return DenseObject(name, {bytes / WidthOf(element)}, element);
+  return DenseObject(name, {bytes / ElementBytes(element)}, element);
 }
 
 // Ranges of components of another source, each a tensor by itself.

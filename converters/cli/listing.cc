@@ -24,10 +24,7 @@ const ListedComponent* Elements(const ListedObject& object) {
 std::string ShapeText(const ListedObject& object, const ListedComponent& component) {
   if (object.components.size() == 1) return ToString(object.shape);
   if (component.decoded_bytes == kUnknownSize) return "";
-  const LogicalType* logical = FindLogicalType(component.element.type);
-  const std::uint64_t unit =
-      ByteWidth(component.element.dtype) * (logical == nullptr ? 1 : logical->ratio);
-  return "[" + std::to_string(component.decoded_bytes / unit) + "]";
+  return "[" + std::to_string(component.decoded_bytes / ElementBytes(component.element)) + "]";
 }
 
 // Cut in the middle to `columns`: the end of a tensor's name tells most, then its beginning.

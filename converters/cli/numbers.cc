@@ -107,10 +107,8 @@ StatusOr<NumberForm> FormOf(const Object& object, std::size_t component) {
     ZT_ASSIGN_OR_RETURN(form.decode, DecoderOf(stored.element));
     if (form.decode != nullptr) form.unit_numbers = form.decode->output_unit() / sizeof(float);
   }
-  const LogicalType* const logical = FindLogicalType(stored.element.type);
-  form.unit_bytes = form.decode != nullptr ? form.decode->input_unit()
-                                           : ByteWidth(stored.element.dtype) *
-                                                 (logical == nullptr ? 1 : logical->ratio);
+  form.unit_bytes =
+      form.decode != nullptr ? form.decode->input_unit() : ElementBytes(stored.element);
   if (form.decode != nullptr) form.element = {DType::kF32, ""};
   if (stored.bytes == kUnknownSize || stored.bytes % form.unit_bytes != 0)
     return NotKnown(object.format + " of " + std::to_string(stored.bytes) + " bytes");

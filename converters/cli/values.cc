@@ -169,8 +169,7 @@ ValueComparer::Numbers ValueComparer::Interpret(const Object& object, const Comp
     side.per_unit = side.blocks->output_unit() / sizeof(float);
     return convert({DType::kF32, ""}, "f64", Numbers::kFloat);
   }
-  const LogicalType* const logical = FindLogicalType(element.type);
-  side.unit = ByteWidth(element.dtype) * (logical == nullptr ? 1 : logical->ratio);
+  side.unit = ElementBytes(element);
   if (object.format != "dense" && !IsSparse(object.format)) return Numbers::kNone;
   if (element.type.starts_with("complex")) return convert(element, "complex128", Numbers::kComplex);
   if (IsFloat(element.dtype) || element.type.starts_with("f8_"))

@@ -390,9 +390,7 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
     return Unsupported("scipy has no matrices of " + std::string(Name(values.element)) +
                        "; convert it with --dtype first");
   }
-  const LogicalType* logical = FindLogicalType(values.element.type);
-  const std::uint64_t count =
-      values.bytes / (ByteWidth(values.element.dtype) * (logical == nullptr ? 1 : logical->ratio));
+  const std::uint64_t count = values.bytes / ElementBytes(values.element);
   for (std::uint32_t c = 0; c < object.components.size(); ++c) {
     if (c == values_at) {
       ZT_RETURN_IF_ERROR(plan.AddArray("data", value_type.text, std::array<std::uint64_t, 1>{count},

@@ -489,11 +489,6 @@ constexpr std::array kDtypes = std::to_array<Dtype>({
 
 }  // namespace
 
-std::uint64_t WidthOf(const ElementType& element) {
-  const LogicalType* const type = FindLogicalType(element.type);
-  return ByteWidth(element.dtype) * (type == nullptr ? 1 : type->ratio);
-}
-
 }  // namespace torch::internal
 
 std::optional<ElementType> ParseTorchDtype(std::string_view name) {

@@ -200,7 +200,8 @@ class DcpSource final : public TensorSource {
       }
       ZT_ASSIGN_OR_RETURN(
           const std::uint64_t some,
-          ChunkCopy(object.shape, *chunk, WidthOf(object.components[0].element)).Copy(offset, out));
+          ChunkCopy(object.shape, *chunk, ElementBytes(object.components[0].element))
+              .Copy(offset, out));
       copied += some;
     }
     return copied == out.size() ? OkStatus() : InvalidData("its chunks do not cover it");

@@ -69,7 +69,7 @@ StatusOr<StorageSource::StoragePart> StorageSource::MakePart(const StorageView& 
   const auto bytes = DenseBytes(view.shape, view.element);
   if (!bytes) return InvalidData("shape " + ToString(view.shape) + " overflows 64 bits");
   part.bytes = *bytes;
-  const std::uint64_t width = WidthOf(view.element);
+  const std::uint64_t width = ElementBytes(view.element);
   part.elements = {width, 1};
   const StorageLocation& place = places_[view.storage];
   if (place.big_endian) part.elements.swap = ByteWidth(view.element.dtype);

@@ -101,7 +101,7 @@ StatusOr<TensorReader::StorageRef> TensorReader::ReadStorage(NodeId id) {
     return Malformed("its storage's key or count is wrong");
   }
   Storage storage;
-  storage.width = ref.element ? WidthOf(*ref.element) : 1;
+  storage.width = ref.element ? ElementBytes(*ref.element) : 1;
   storage.count = static_cast<std::uint64_t>(graph_.Int(parts[4]));
   const auto bytes = CheckedMul(storage.width, storage.count);
   if (!bytes) return Malformed("its storage's size overflows 64 bits");
@@ -162,7 +162,7 @@ Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
   if (!graph_.Is(offset, NodeKind::kInt) || graph_.Int(offset) < 0) {
     return Malformed("its offset is not a whole number from 0 up");
   }
-  const std::uint64_t width = WidthOf(view.element), first = ref.first;
+  const std::uint64_t width = ElementBytes(view.element), first = ref.first;
   std::optional<std::uint64_t> end = static_cast<std::uint64_t>(graph_.Int(offset)), last = end;
   bool empty = false;
   for (std::size_t k = 0; k < view.shape.size(); ++k) {

@@ -77,9 +77,6 @@ struct PickleSource {
 // if the root itself is a tensor, its name is the stem. Errors name the path.
 StatusOr<Contents> ReadContents(const Graph& graph, const PickleSource& from, Allowance& allowance);
 
-// Bytes per element of the shape in a dense array.
-std::uint64_t WidthOf(const ElementType& element);
-
 // ---- calls that make tensors --------------------------------------------------------------------
 
 // True if the call `id` makes a numpy array.

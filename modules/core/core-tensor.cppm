@@ -101,6 +101,8 @@ struct ElementType {
 std::optional<ElementType> ParseElementType(std::string_view name);
 // The logical type if set, else the dtype.
 std::string_view Name(const ElementType& element);
+// Bytes of an element; of one stored element if the logical type is packed or unknown.
+std::size_t ElementBytes(const ElementType& element);
 
 // Dimensions in elements, the slowest first (C order); empty for a scalar. zTensor 1.2 §1 "shape".
 using Shape = InlinedVector<std::uint64_t, 2>;
@@ -118,7 +120,6 @@ std::optional<std::uint64_t> CheckedAdd(std::uint64_t a, std::uint64_t b);
 // whatever the others.
 std::optional<std::uint64_t> ElementCount(std::span<const std::uint64_t> shape);
 // Bytes of a dense array of `shape` (zTensor 1.2 §2 "Computing data size"); nullopt on overflow.
-// Unknown logical types have ratio 1.
 std::optional<std::uint64_t> DenseBytes(std::span<const std::uint64_t> shape,
                                         const ElementType& element);
 // "[4096, 768]".

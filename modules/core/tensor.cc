@@ -85,8 +85,7 @@ Status RequireElements(const Component& component, std::uint64_t expected, std::
 StatusOr<std::uint64_t> ValueCount(const Component& values) {
   auto count = WholeElements(values);
   if (!count.ok()) return count.status();
-  const LogicalType* type = FindLogicalType(values.element.type);
-  const std::uint64_t ratio = type == nullptr ? 1 : type->ratio;
+  const std::uint64_t ratio = ElementBytes(values.element) / ByteWidth(values.element.dtype);
   if (*count % ratio != 0) {
     return InvalidData("component 'values' holds half a complex number");
   }
@@ -205,6 +204,11 @@ std::string_view Name(const ElementType& element) {
   return element.type.empty() ? Name(element.dtype) : std::string_view(element.type);
 }
 
+std::size_t ElementBytes(const ElementType& element) {
+  const LogicalType* type = FindLogicalType(element.type);
+  return ByteWidth(element.dtype) * (type == nullptr ? 1 : type->ratio);
+}
+
 std::optional<std::uint64_t> CheckedMul(std::uint64_t a, std::uint64_t b) {
   std::uint64_t out;
   if (__builtin_mul_overflow(a, b, &out)) return std::nullopt;
@@ -242,9 +246,7 @@ std::optional<std::uint64_t> ElementCount(std::span<const std::uint64_t> shape) 
 std::optional<std::uint64_t> DenseBytes(std::span<const std::uint64_t> shape,
                                         const ElementType& element) {
   const auto count = ElementCount(shape);
-  if (!count) return std::nullopt;
-  const LogicalType* type = FindLogicalType(element.type);
-  return CheckedMul(*count, ByteWidth(element.dtype) * (type == nullptr ? 1 : type->ratio));
+  return count ? CheckedMul(*count, ElementBytes(element)) : std::nullopt;
 }
 
 std::string ToString(std::span<const std::uint64_t> shape) {

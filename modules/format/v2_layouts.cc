@@ -310,8 +310,7 @@ bool CheckKnownLayout(const Object& object, Status& status) {
 
 std::optional<std::uint64_t> BytesOfV2(const ElementType& element, std::uint64_t count) {
   if (element.type == "f4_e2m1") return count / 2 + count % 2;
-  const LogicalType* type = FindLogicalType(element.type);
-  return CheckedMul(count, ByteWidth(element.dtype) * (type == nullptr ? 1 : type->ratio));
+  return CheckedMul(count, ElementBytes(element));
 }
 
 Status CheckProfileV2(const Object& object) {
