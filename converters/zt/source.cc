@@ -305,20 +305,10 @@ class ZtSource final : public TensorSource {
     return object.components.size() == 1 ? status : WithComponent(status, component.role);
   }
 
-  // Components with equal keys have the same decoded bytes: the same blob, decoded in the same way
-  // to the same size.
-  using ContentKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, Encoding,
-                                std::uint32_t, std::uint32_t, std::uint8_t, std::uint8_t>;
-  static ContentKey KeyOf(const StoredComponent& c) {
-    const CodecParameters& p = c.parameters;
-    return {c.offset,        c.length, c.decoded_bytes, c.encoding,
-            p.frame_content, p.group,  p.width,         p.rotate};
-  }
-
   // The guard for the decoded bytes of a component, if a digest covers them: its own, or that of
   // another component with the same blob. Null if there is none.
   GuardedBlob* DecodedGuard(ComponentId stored) const {
-    const auto found = decoded_.find(KeyOf(reader_->component(stored)));
+    const auto found = decoded_.find(ContentKey(reader_->component(stored)));
     return found == decoded_.end() ? nullptr : found->second.get();
   }
 
@@ -371,7 +361,7 @@ class ZtSource final : public TensorSource {
         }
         GuardedBlob* guard = nullptr;
         if (decoded && component.encoding != Encoding::kRaw) {
-          auto& content = decoded_[KeyOf(component)];
+          auto& content = decoded_[ContentKey(component)];
           if (content == nullptr) {
             content = std::make_unique<GuardedBlob>(0, component.decoded_bytes);
           }
@@ -422,7 +412,7 @@ class ZtSource final : public TensorSource {
   using ServedKey = std::pair<ContentKey, std::optional<DType>>;
   ServedKey ServedKeyOf(ComponentId id) const {
     const StoredComponent& c = reader_->component(id);
-    return {KeyOf(c),
+    return {ContentKey(c),
             ServedAsDecoded(c) && !IsWidened(id) ? std::nullopt : std::optional(c.element.dtype)};
   }
 

@@ -21,7 +21,7 @@ struct CodecParameters {
   std::uint32_t group = 0;  // bytes of content that are transformed together
   std::uint8_t width = 0;   // bytes of an element
   std::uint8_t rotate = 0;  // bits by which elements are rotated
-  bool operator==(const CodecParameters&) const = default;
+  auto operator<=>(const CodecParameters&) const = default;  // an arbitrary order
 };
 
 // Options of the zstd encoder. Streams have the zstd seekable format (contrib/seekable_format

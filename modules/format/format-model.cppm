@@ -83,6 +83,21 @@ struct StoredComponent {
   std::string unknown_encoding = {};
 };
 
+// Identifies decoded bytes: components of one reader with equal keys have the same blob, and decode it
+// in the same way to the same size.
+struct ContentKey {
+  explicit ContentKey(const StoredComponent& component)
+      : offset(component.offset),
+        length(component.length),
+        decoded_bytes(component.decoded_bytes),
+        encoding(component.encoding),
+        parameters(component.parameters) {}
+  std::uint64_t offset, length, decoded_bytes;
+  Encoding encoding;
+  CodecParameters parameters;
+  auto operator<=>(const ContentKey&) const = default;  // an arbitrary order
+};
+
 // An object as stored: an Object whose components have blobs (1.2 §1 "Object").
 struct StoredObject {
   std::string name;                         // unique in the file

@@ -87,12 +87,8 @@ constexpr std::uint64_t kMostTableBytes = std::uint64_t{16} << 20;
 // A stream decoder holds a window of up to 128 MiB.
 constexpr std::uint64_t kMostStreams = 16;
 
-// Identifies the frame table of a blob: offset, length, encoding, decoded size and, if the codec
-// fixes it, the content of a frame.
-using BlobKey = std::tuple<std::uint64_t, std::uint64_t, Encoding, std::uint64_t, std::uint32_t>;
-
-// Identifies a frame of a blob: the blob, how it is decoded, and the offset of the frame in it.
-using FrameKey = std::tuple<BlobKey, std::uint32_t, std::uint8_t, std::uint8_t, std::uint64_t>;
+// Identifies a frame of a blob by the blob and the offset of the frame in it.
+using FrameKey = std::pair<ContentKey, std::uint64_t>;
 
 }  // namespace
 
@@ -106,12 +102,12 @@ struct Reader::State {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> names;
 
   Mutex mutex;
-  Recent<BlobKey, const FrameTable> tables ZT_GUARDED_BY(mutex){kMostTableBytes};
+  Recent<ContentKey, const FrameTable> tables ZT_GUARDED_BY(mutex){kMostTableBytes};
   Recent<std::pair<std::uint32_t, std::uint32_t>, OpenStream> streams ZT_GUARDED_BY(mutex){
       kMostStreams};
   Recent<FrameKey, PartFrame> parts ZT_GUARDED_BY(mutex){kMostPartBytes};
-  internal::ObjectPool<std::vector<std::byte>> rooms;             // buffers for stored frames
-  std::map<BlobKey, std::uint64_t> counted ZT_GUARDED_BY(mutex);  // sizes found by decoding
+  internal::ObjectPool<std::vector<std::byte>> rooms;                // buffers for stored frames
+  std::map<ContentKey, std::uint64_t> counted ZT_GUARDED_BY(mutex);  // sizes found by decoding
   const std::byte* mapping ZT_GUARDED_BY(mutex) = nullptr;
 
   ~State() {
@@ -212,12 +208,8 @@ struct Reader::State {
     return table->frames;
   }
 
-  static BlobKey KeyOf(const StoredComponent& c) {
-    return {c.offset, c.length, c.encoding, c.decoded_bytes, c.parameters.frame_content};
-  }
-
   StatusOr<std::shared_ptr<const FrameTable>> Table(const StoredComponent& c) {
-    const BlobKey key = KeyOf(c);
+    const ContentKey key(c);
     {
       const MutexLock lock(mutex);
       if (auto held = tables.Find(key)) return held;
@@ -244,7 +236,7 @@ struct Reader::State {
     return tables.Add(key, std::move(fresh), cost);
   }
 
-  StatusOr<std::uint64_t> CountContent(const StoredComponent& c, const BlobKey& key) {
+  StatusOr<std::uint64_t> CountContent(const StoredComponent& c, const ContentKey& key) {
     {
       const MutexLock lock(mutex);
       if (const auto found = counted.find(key); found != counted.end()) return found->second;
@@ -295,8 +287,7 @@ struct Reader::State {
   // decoded it.
   Status ReadPart(const StoredComponent& c, const Frame& frame, std::uint64_t skip,
                   std::span<std::byte> out) {
-    const FrameKey key(KeyOf(c), c.parameters.group, c.parameters.width, c.parameters.rotate,
-                       frame.offset);
+    const FrameKey key(ContentKey(c), frame.offset);
     std::shared_ptr<PartFrame> part;
     {
       const MutexLock lock(mutex);

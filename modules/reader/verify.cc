@@ -358,10 +358,7 @@ class Verifier {
     Encoding encoding;
     CodecParameters parameters;
     ComponentId id;
-    auto Key() const {
-      return std::tie(offset, length, encoding, parameters.frame_content, parameters.group,
-                      parameters.width, parameters.rotate, id.object, id.component);
-    }
+    auto Key() const { return std::tie(offset, length, encoding, parameters, id); }
     bool SharesWith(const KeyedComponent& other) const {
       return offset == other.offset && length == other.length && encoding == other.encoding &&
              parameters == other.parameters;
@@ -406,8 +403,7 @@ class Verifier {
       }
     }
     std::sort(groups_.begin(), groups_.end(), [this](const Group& a, const Group& b) {
-      const ComponentId first = keyed_[a.begin].id, second = keyed_[b.begin].id;
-      return std::tie(first.object, first.component) < std::tie(second.object, second.component);
+      return keyed_[a.begin].id < keyed_[b.begin].id;
     });
     return OkStatus();
   }
