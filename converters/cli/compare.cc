@@ -31,8 +31,6 @@ struct Pair {
 // Memory that a part takes beside its bytes, roughly: many small components must not fill it.
 constexpr std::uint64_t kRangeWeight = 512;
 
-constexpr std::string_view kLogicalShape = "logical_shape";
-
 // The place of an element, or its number if the shape does not count elements.
 Shape PlaceOf(std::uint64_t element, const Shape& shape, std::uint64_t elements) {
   if (ElementCount(shape) != elements) return {element};

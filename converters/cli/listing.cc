@@ -232,7 +232,7 @@ std::uint64_t ListedObject::parameters() const {
   const Shape* dims = &shape;
   Shape logical;
   for (const auto& [key, value] : attributes) {  // packed elements: `shape` counts bytes
-    if (key != "logical_shape" || value.AsArray() == nullptr) continue;
+    if (key != kLogicalShape || value.AsArray() == nullptr) continue;
     for (const Value& each : *value.AsArray())
       logical.push_back(each.AsUint() ? *each.AsUint() : 0);
     dims = &logical;

@@ -54,18 +54,11 @@ std::shared_ptr<const Transform> DecodeE2m1() {
 // The shape of packed elements by the attribute logical_shape, since the object's own counts bytes;
 // nullopt if there is none, or another number of elements.
 std::optional<Shape> LogicalShape(const Object& object, std::uint64_t bytes) {
-  for (const auto& [key, value] : object.attributes) {
-    if (key != "logical_shape" || value.AsArray() == nullptr || value.AsArray()->size() > kMaxRank)
-      continue;
-    Shape shape;
-    for (const Value& each : *value.AsArray()) {
-      if (!each.AsUint()) return std::nullopt;
-      shape.push_back(*each.AsUint());
-    }
-    const auto count = ElementCount(shape);
-    if (count && *count / 2 + *count % 2 == bytes) return shape;
-  }
-  return std::nullopt;
+  const Value* const logical = FindMember(object.attributes, kLogicalShape);
+  std::optional<Shape> shape = logical == nullptr ? std::nullopt : ToShape(*logical);
+  if (!shape || shape->size() > kMaxRank) return std::nullopt;
+  const auto count = ElementCount(*shape);
+  return count && *count / 2 + *count % 2 == bytes ? shape : std::nullopt;
 }
 
 Status NotKnown(std::string_view what) {

@@ -21,7 +21,6 @@ namespace {
 using safetensors::internal::DTypeRow;
 using safetensors::internal::EntryParser;
 using safetensors::internal::kDTypes;
-using safetensors::internal::kLogicalShape;
 using safetensors::internal::TensorEntry;
 
 // The shortest possible entry: "":{"dtype":"","shape":[],"data_offsets":[0,0]}

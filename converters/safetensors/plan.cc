@@ -18,7 +18,6 @@ namespace {
 
 using safetensors::internal::DTypeRow;
 using safetensors::internal::kDTypes;
-using safetensors::internal::kLogicalShape;
 
 void AppendJson(std::string_view text, std::string& out) {
   static constexpr std::string_view kHex = "0123456789abcdef";

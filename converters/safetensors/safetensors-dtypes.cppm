@@ -38,7 +38,4 @@ inline constexpr DTypeRow kDTypes[] = {
     {"U64", "u64", 64},
 };
 
-// The attribute with the logical shape of a packed tensor.
-inline constexpr std::string_view kLogicalShape = "logical_shape";
-
 }  // namespace zt::safetensors::internal

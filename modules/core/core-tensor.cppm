@@ -107,6 +107,8 @@ std::size_t ElementBytes(const ElementType& element);
 // Dimensions in elements, the slowest first (C order); empty for a scalar. zTensor 1.2 §1 "shape".
 using Shape = InlinedVector<std::uint64_t, 2>;
 
+// The attribute with the shape in elements of a packed tensor, whose own shape counts bytes.
+inline constexpr std::string_view kLogicalShape = "logical_shape";
 // The shape that an attribute holds as a list. Nothing if it is not a list of unsigned integers.
 std::optional<Shape> ToShape(const Value& value);
 // Limit on the dimensions of a shape, in every file read or written.

@@ -17,7 +17,6 @@ namespace zt::format::internal {
 namespace {
 
 constexpr std::string_view kPacked4 = "f4_e2m1";
-constexpr std::string_view kLogicalShape = "logical_shape";
 
 struct NamedLayout {
   std::string_view format, layout;
