@@ -29,7 +29,7 @@ enum CommandBit : unsigned {
   kId = 64,
   kBench = 128,
   kShow = 256,
-  kEvery = 511,
+  kEvery = 2 * kShow - 1,  // kShow is the last
   // For options of the program itself, which every command accepts.
   kProgram = 0,
 };
