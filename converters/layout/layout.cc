@@ -239,10 +239,10 @@ class LayoutWriter {
         read_(std::make_shared<ReadStage>(source, layout, pool_,
                                           MemoryFor(options.memory_bytes, options.threads) / 4)),
         write_(std::make_shared<WriteStage>(layout, sink)),
-        pipeline_(Stages(options), {.threads = options.threads,
-                                    .memory_bytes = options.memory_bytes,
-                                    .cancelled = options.cancelled,
-                                    .progress = options.progress}) {}
+        pipeline_(Stages(), {.threads = options.threads,
+                             .memory_bytes = options.memory_bytes,
+                             .cancelled = options.cancelled,
+                             .progress = options.progress}) {}
 
   Status Run() {
     ZT_RETURN_IF_ERROR(pipeline_.Drain(AddPieces()));
@@ -250,7 +250,7 @@ class LayoutWriter {
   }
 
  private:
-  PipelineOf<Batch>::Stages Stages(const LayoutOptions& options) {
+  PipelineOf<Batch>::Stages Stages() {
     PipelineOf<Batch>::Stages stages = {read_, std::make_shared<CheckStage>(source_, layout_)};
     if (layout_.trailer != nullptr) {
       stages.push_back(std::make_shared<TrailerStage>(*layout_.trailer));
