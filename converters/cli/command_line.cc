@@ -146,7 +146,7 @@ std::optional<T> ParseWhole(std::string_view text, Format... format) {
 
 // Parses the text of a value by the type of its member of Args, and stores it. Returns the problem,
 // or an empty string.
-struct Keep {
+struct StoreValue {
   const Option& option;
   const std::string& text;
   Args& args;
@@ -350,7 +350,7 @@ void ReturnOperands(Line& line, const Command& command) {
 }
 
 // Stores the operands by the rows of the command, in turn.
-Status KeepOperands(const Line& line, const Command& command, Args& args) {
+Status StoreOperands(const Line& line, const Command& command, Args& args) {
   auto next = line.operands.begin() + 1;
   std::vector<std::string_view> rows;
   for (const Option& option : Options()) {
@@ -360,7 +360,7 @@ Status KeepOperands(const Line& line, const Command& command, Args& args) {
     if (next == line.operands.end() && !name.starts_with('['))
       return RefuseMissing(name, option, command);
     for (bool more = true; more && next != line.operands.end(); more = option.many()) {
-      const std::string wrong = std::visit(Keep{option, *next++, args}, option.field);
+      const std::string wrong = std::visit(StoreValue{option, *next++, args}, option.field);
       if (!wrong.empty()) return Refuse(wrong, &command);
     }
   }
@@ -370,7 +370,7 @@ Status KeepOperands(const Line& line, const Command& command, Args& args) {
                 &command);
 }
 
-Status KeepOptions(const Line& line, const Command& command, Args& args) {
+Status StoreOptions(const Line& line, const Command& command, Args& args) {
   std::set<const Option*> given;
   for (const auto& [named, word, value] : line.options) {
     const auto option = std::ranges::find_if(Options(), [&](const Option& each) {
@@ -379,7 +379,7 @@ Status KeepOptions(const Line& line, const Command& command, Args& args) {
     if (option == Options().end()) return RefuseOption(word, &command);
     if (!given.insert(&*option).second && !option->is_flag() && !option->is_list())
       return Refuse(Spelt(*option) + " is given twice", &command);
-    const std::string wrong = std::visit(Keep{*option, value, args}, option->field);
+    const std::string wrong = std::visit(StoreValue{*option, value, args}, option->field);
     if (!wrong.empty()) return Refuse(Spelt(*option) + ": " + wrong, &command);
   }
   for (const Option& option : Options()) {
@@ -473,11 +473,11 @@ Status Parse(std::vector<std::string> words, Args& args) {
   if (args.help) return OkStatus();
   ReturnOperands(line, *command);
   const bool json = std::exchange(args.json, false);
-  Status kept = KeepOptions(line, *command, args);
-  if (kept.ok()) kept = KeepOperands(line, *command, args);
-  if (!kept.ok()) {
+  Status stored = StoreOptions(line, *command, args);
+  if (stored.ok()) stored = StoreOperands(line, *command, args);
+  if (!stored.ok()) {
     args.json = json;
-    return kept;
+    return stored;
   }
   if (args.spec.empty()) args.spec = args.canonical ? "2.0" : "1.2";
   if (args.digest.empty() && command->bit == kId) args.digest = "sha256";

@@ -1,4 +1,4 @@
-// zt.cli:files — bodies: the listing of a folder, and the selection by --files.
+// zt.cli:files — lists the files of a folder, and selects those of --files.
 module;
 
 #include <fnmatch.h>

@@ -1,4 +1,4 @@
-// zt.cli:select — bodies. Regular expressions are RE2's, shell patterns those of fnmatch.
+// zt.cli:select — regular expressions are those of RE2, shell patterns those of fnmatch.
 module;
 
 #include <fnmatch.h>

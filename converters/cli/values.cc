@@ -1,4 +1,4 @@
-// zt.cli:values — bodies. Floats are compared in blocks, by loops that the compiler vectorizes.
+// zt.cli:values — compares elements; floats in blocks, by loops that the compiler vectorizes.
 module;
 
 #include "core/little_endian.h"

@@ -45,7 +45,7 @@ std::string ProblemText(const VerifyProblem& problem) {
 }
 
 // Reports a file that does not open: damage is a finding (exit status 1), other errors are errors.
-int Refuse(const Args& args, const Status& cause) {
+int ReportUnreadable(const Args& args, const Status& cause) {
   const Status status = WithFile(cause, args.file());
   if (cause.code() != StatusCode::kDataLoss) return Fail(args, status);
   Note(Message(status));
@@ -389,7 +389,7 @@ int RunOn(const Args& args) {
   const Status status =
       IsIndexPath(args.file()) ? verification.Index(args.file()) : verification.File(args.file());
   const double seconds = verification.End();
-  if (!status.ok()) return Refuse(args, status);
+  if (!status.ok()) return ReportUnreadable(args, status);
   const Findings& found = verification.found;
   Comparison compared;
   if (!args.against.empty() && found.problems.empty()) {

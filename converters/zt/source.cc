@@ -55,7 +55,7 @@ class ZtSource final : public TensorSource {
     };
     ZT_ASSIGN_OR_RETURN(reader_, Reader::Open(std::move(bytes), options));
     const Manifest& manifest = reader_->manifest();
-    cell_bytes_ = wanted.memory_limit;
+    index_memory_limit_ = wanted.memory_limit;
     u32_indices_ = wanted.u32_indices && Traits(manifest.version).u32_indices;
     attributes_ = manifest.attributes;
     for (const std::string& warning : manifest.warnings) AddWarning(warning);
@@ -273,10 +273,11 @@ class ZtSource final : public TensorSource {
   Status CheckSparse(std::uint32_t id, std::uint32_t stored) {
     const auto found = sparse_.find(id);
     if (found == sparse_.end()) return OkStatus();
-    const zt::internal::MutexLock lock(looking_);
+    const zt::internal::MutexLock lock(index_mutex_);
     std::optional<Status>& verdict = found->second;
     if (!verdict || verdict->code() == StatusCode::kUnavailable) {
-      if (indices_ == nullptr) indices_ = std::make_unique<IndexChecker>(*reader_, cell_bytes_);
+      if (indices_ == nullptr)
+        indices_ = std::make_unique<IndexChecker>(*reader_, index_memory_limit_);
       verdict = indices_->Check(stored);
     }
     // Indices that need too much memory are served without this check; `verify` reports them as
@@ -547,9 +548,9 @@ class ZtSource final : public TensorSource {
   // By offset: the first component of each blob.
   std::unordered_map<std::uint64_t, ComponentId> first_;
   std::map<ServedKey, ComponentId> others_;  // served with other bytes than the first
-  std::uint64_t cell_bytes_ = 0;             // memory limit for comparing the cells of an object
-  zt::internal::Mutex looking_;
-  std::unique_ptr<IndexChecker> indices_ ZT_GUARDED_BY(looking_);
+  std::uint64_t index_memory_limit_ = 0;     // memory limit for comparing the cells of an object
+  zt::internal::Mutex index_mutex_;
+  std::unique_ptr<IndexChecker> indices_ ZT_GUARDED_BY(index_mutex_);
   std::unordered_map<std::uint32_t, std::optional<Status>> sparse_;  // Init fixes the keys
   std::unordered_map<std::uint32_t, Status> empty_refusals_;         // by index in the manifest
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;

@@ -29,9 +29,8 @@ constexpr std::size_t kSpare = 2 * zstd::kMaxBlockBytes + 256;
 enum BlockType : unsigned { kRawBlock = 0, kRepeatedBlock = 1, kCompressedBlock = 2 };
 
 // Pooled decoding state.
-struct Worker {
-  std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context{ZSTD_createDCtx(),
-                                                                  &ZSTD_freeDCtx};
+struct DecodeContext {
+  std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> zstd{ZSTD_createDCtx(), &ZSTD_freeDCtx};
   compress_huffman::LiteralsDecoder literals;
   std::vector<std::byte> alone;   // a block, as a frame of its own
   std::vector<std::byte> planes;  // planes of one group that are not read from the input
@@ -41,9 +40,9 @@ struct Worker {
 // damaged frames, which zstd's own decoder then handles.
 class FrameMerger {
  public:
-  FrameMerger(Worker& worker, std::span<const std::byte> in, std::span<std::byte> out,
+  FrameMerger(DecodeContext& context, std::span<const std::byte> in, std::span<std::byte> out,
               const CodecParameters& layout)
-      : worker_(worker), in_(in), out_(out), layout_(layout) {}
+      : context_(context), in_(in), out_(out), layout_(layout) {}
 
   // True if all of `in` was one such frame, of out.size() bytes, with a correct checksum.
   bool Run() {
@@ -68,10 +67,10 @@ class FrameMerger {
  private:
   bool Group(std::span<std::byte> out) {
     const std::size_t plane = out.size() / layout_.width;
-    if (worker_.planes.size() < out.size() + kSpare) worker_.planes.resize(out.size() + kSpare);
+    if (context_.planes.size() < out.size() + kSpare) context_.planes.resize(out.size() + kSpare);
     std::array<const std::uint8_t*, kMaxPlanes> planes;
     for (std::size_t p = 0; p < layout_.width; ++p) {
-      const std::byte* const bytes = Plane(std::span(worker_.planes).subspan(p * plane, plane));
+      const std::byte* const bytes = Plane(std::span(context_.planes).subspan(p * plane, plane));
       if (bytes == nullptr) return false;
       XXH64_update(&sum_, bytes, plane);
       planes[p] = reinterpret_cast<const std::uint8_t*>(bytes);
@@ -104,7 +103,7 @@ class FrameMerger {
         const auto to = room.subspan(done, content);
         if (literals->repeated) {
           std::memset(to.data(), static_cast<int>(*literals->repeated), content);
-        } else if (!worker_.literals.Decode(body, *literals, to) && !Literals(body, to)) {
+        } else if (!context_.literals.Decode(body, *literals, to) && !Literals(body, to)) {
           return nullptr;
         }
       } else if (content > left || content > zstd::kMaxBlockBytes) {
@@ -128,7 +127,7 @@ class FrameMerger {
   bool Literals(std::span<const std::byte> body, std::span<std::byte> out) {
     constexpr std::size_t kHeader = 4 + 1 + 4;
     constexpr std::byte kFourByteSizeOneSegment{0xa0};
-    std::vector<std::byte>& frame = worker_.alone;
+    std::vector<std::byte>& frame = context_.alone;
     const std::size_t bytes = kHeader + zstd::kBlockHeaderBytes + body.size();
     if (frame.size() < bytes) frame.resize(bytes);
     zt::internal::StoreLittle(ZSTD_MAGICNUMBER, 4, frame.data());
@@ -140,12 +139,12 @@ class FrameMerger {
     // Offers zstd more room than needed, as with it zstd copies literals once instead of twice. The
     // rest of `planes` is not decoded yet.
     const auto room =
-        static_cast<std::size_t>(worker_.planes.data() + worker_.planes.size() - out.data());
-    return ZSTD_decompressDCtx(worker_.context.get(), out.data(), room, frame.data(), bytes) ==
+        static_cast<std::size_t>(context_.planes.data() + context_.planes.size() - out.data());
+    return ZSTD_decompressDCtx(context_.zstd.get(), out.data(), room, frame.data(), bytes) ==
            out.size();
   }
 
-  Worker& worker_;
+  DecodeContext& context_;
   const std::span<const std::byte> in_;
   const std::span<std::byte> out_;
   const CodecParameters& layout_;
@@ -158,16 +157,16 @@ class FrameMerger {
 
 Status DecodePlanesFrame(const CodecParameters& layout, std::span<const std::byte> in,
                          std::span<std::byte> out) {
-  static auto* const workers = new zt::internal::ObjectPool<std::unique_ptr<Worker>>;
+  static auto* const contexts = new zt::internal::ObjectPool<std::unique_ptr<DecodeContext>>;
   static auto* const contents = new zt::internal::ObjectPool<std::vector<std::byte>>;
   ZT_RETURN_IF_ERROR(CheckPlaneLayout(layout));
   if (out.size() % layout.width != 0) {
     return InvalidData("a frame of byte planes ends within an element");
   }
-  auto worker = workers->Take().value_or(nullptr);
-  if (worker == nullptr) worker = std::make_unique<Worker>();
-  const bool done = worker->context != nullptr && FrameMerger(*worker, in, out, layout).Run();
-  workers->Give(std::move(worker));
+  auto context = contexts->Take().value_or(nullptr);
+  if (context == nullptr) context = std::make_unique<DecodeContext>();
+  const bool done = context->zstd != nullptr && FrameMerger(*context, in, out, layout).Run();
+  contexts->Give(std::move(context));
   if (done) return OkStatus();
   std::vector<std::byte> planes = contents->Take().value_or(std::vector<std::byte>());
   if (planes.size() < out.size()) planes.resize(out.size());

@@ -81,9 +81,8 @@ class Decoder1x : private FieldReader {
   Status DecodeComponents(StoredObject& object);
   Status DecodeComponent(StoredComponent& component);
   const Dialect& Row() const { return Dialect1x(manifest_.version); }
-  // True for 1.2, the latest 1.x.
-  bool IsLatest() const { return manifest_.version == SpecVersion::k1_2; }
-  bool IsFirst() const { return manifest_.version == SpecVersion::k1_0; }
+  bool Is1_2() const { return manifest_.version == SpecVersion::k1_2; }
+  bool Is1_0() const { return manifest_.version == SpecVersion::k1_0; }
 
   SpecVersion family_;
   Manifest manifest_;
@@ -136,7 +135,7 @@ Status Decoder1x::DecodeRoot() {
       std::string_view text;
       ZT_RETURN_IF_ERROR(ReadText("version", &text));
       ZT_RETURN_IF_ERROR(SetVersion(text));
-      if (!IsLatest()) {  // they are read again, and counted once
+      if (!Is1_2()) {  // they are read again, and counted once
         manifest_.objects.clear();
         budget_ += spent;
       }
@@ -145,7 +144,7 @@ Status Decoder1x::DecodeRoot() {
     } else if (field == kObjects || field == kTensors) {
       const std::size_t at = reader_.position(), budget = budget_;
       (field == kObjects ? objects_at : tensors_at) = at;
-      if (field == kObjects && !IsFirst() && DecodeObjects().ok()) {
+      if (field == kObjects && !Is1_0() && DecodeObjects().ok()) {
         spent = budget - budget_;
         continue;
       }
@@ -156,13 +155,13 @@ Status Decoder1x::DecodeRoot() {
     }
   }
   ZT_RETURN_IF_ERROR(fields.Check(kVersion + 1));
-  const std::size_t objects = IsFirst() ? kTensors : kObjects;
+  const std::size_t objects = Is1_0() ? kTensors : kObjects;
   if (!fields.Has(objects)) {
     return InvalidData("field " + Quote(kNames[objects]) + " is missing");
   }
   if (!manifest_.objects.empty()) return OkStatus();
   const std::size_t end = reader_.position();
-  reader_.Rewind(IsFirst() ? *tensors_at : *objects_at);
+  reader_.Rewind(Is1_0() ? *tensors_at : *objects_at);
   ZT_RETURN_IF_ERROR(DecodeObjects());
   reader_.Rewind(end);
   return OkStatus();
@@ -170,7 +169,7 @@ Status Decoder1x::DecodeRoot() {
 
 Status Decoder1x::DecodeObjects() {
   cbor::Container map;
-  ZT_RETURN_IF_ERROR(OpenMap(IsFirst() ? "tensors" : "objects", &map));
+  ZT_RETURN_IF_ERROR(OpenMap(Is1_0() ? "tensors" : "objects", &map));
   manifest_.objects.reserve(
       std::min<std::uint64_t>(map.left, reader_.remaining() / kLeastObjectBytes));
   while (reader_.More(map)) {
@@ -189,7 +188,7 @@ Status Decoder1x::DecodeObject(StoredObject& object) {
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("object", &map));
   // 1.0 has one dtype here for all components.
-  FieldSet fields(std::span(kNames).first(IsFirst() ? 5 : 4));
+  FieldSet fields(std::span(kNames).first(Is1_0() ? 5 : 4));
   ElementType element;
   while (reader_.More(map)) {
     std::size_t field;
@@ -215,16 +214,16 @@ Status Decoder1x::DecodeObject(StoredObject& object) {
     }
   }
   ZT_RETURN_IF_ERROR(fields.Check(kComponents + 1));
-  if (IsFirst() && !fields.Has(kDtype)) return InvalidData("field 'dtype' is missing");
+  if (Is1_0() && !fields.Has(kDtype)) return InvalidData("field 'dtype' is missing");
   for (StoredComponent& component : object.components) {
-    if (IsFirst()) {
+    if (Is1_0()) {
       const bool index = IsIndexRole(object.format, component.role);
       component.element = index ? ElementType{DType::kU64, ""} : element;
     }
     if (component.encoding == Encoding::kRaw) {
       component.decoded_bytes = component.length;
     } else if (component.decoded_bytes == kUnknownSize) {
-      if (IsLatest()) {
+      if (Is1_2()) {
         return InvalidData("component " + Quote(component.role) + " is " +
                            std::string(Name(component.encoding)) +
                            " and has no 'uncompressed_length'");
@@ -232,7 +231,7 @@ Status Decoder1x::DecodeObject(StoredObject& object) {
       component.decoded_bytes = SizeFromShape(object, component);
     }
   }
-  return IsLatest() ? FromPlanes(object) : OkStatus();
+  return Is1_2() ? FromPlanes(object) : OkStatus();
 }
 
 Status Decoder1x::DecodeComponents(StoredObject& object) {
@@ -260,7 +259,7 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
   constexpr std::size_t kDepth = kObjectDepth + 2;
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("component", &map));
-  FieldSet fields(std::span(kNames).first(IsFirst() ? 5 : 7));
+  FieldSet fields(std::span(kNames).first(Is1_0() ? 5 : 7));
   std::string type;
   component.decoded_bytes = kUnknownSize;
   while (reader_.More(map)) {
@@ -297,7 +296,7 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
     }
   }
   ZT_RETURN_IF_ERROR(fields.Check(kLength + 1));
-  if (!IsFirst() && !fields.Has(kDtype)) return InvalidData("field 'dtype' is missing");
+  if (!Is1_0() && !fields.Has(kDtype)) return InvalidData("field 'dtype' is missing");
   // A logical type equal to the dtype adds nothing.
   if (!type.empty() && type != Name(component.element.dtype)) {
     if (!component.element.type.empty() && component.element.type != type) {
@@ -331,7 +330,7 @@ class DialectOf1x final : public Dialect {
   std::optional<ElementType> ParseElement(std::string_view dtype) const override;
 
   Status CheckEncoding(Encoding encoding) const override {
-    return latest() ? OkStatus() : Dialect::CheckEncoding(encoding);
+    return is_1_2() ? OkStatus() : Dialect::CheckEncoding(encoding);
   }
   Status CheckObject(const Object& object, Encoding encoding, std::string_view) const override;
   Status AppendEntry(const StoredObject& object, std::span<const StoredShard>, Bytes* out,
@@ -359,8 +358,7 @@ class DialectOf1x final : public Dialect {
   }
 
  private:
-  // True for 1.2, the latest 1.x.
-  bool latest() const { return traits().version == SpecVersion::k1_2; }
+  bool is_1_2() const { return traits().version == SpecVersion::k1_2; }
   // The `dtype` of an element. In 1.2 a separate field has the `type`.
   std::optional<std::string_view> Spell(const ElementType& element) const;
   Status CheckComponent(std::string_view format, std::string_view role,
@@ -372,7 +370,7 @@ class DialectOf1x final : public Dialect {
 
 Status DialectOf1x::CheckStored(const StoredObject& object,
                                 const StoredComponent& component) const {
-  if (!latest()) return Dialect::CheckStored(object, component);
+  if (!is_1_2()) return Dialect::CheckStored(object, component);
   if (!IsIndexRole(object.format, component.role) ||
       component.element == ElementType{DType::kU64, ""}) {
     return OkStatus();
@@ -392,7 +390,7 @@ Status DialectOf1x::CheckComplete(const Object& object) const {
 
 std::optional<ElementType> DialectOf1x::ParseElement(std::string_view dtype) const {
   if (traits().version == SpecVersion::k1_0) return ParseLongName(dtype);
-  if (auto element = Dialect::ParseElement(dtype); element || latest()) return element;
+  if (auto element = Dialect::ParseElement(dtype); element || is_1_2()) return element;
   for (const Dtype11& row : kDtypes11) {
     if (row.text == dtype) {
       return ElementType{FindLogicalType(row.type)->storage, std::string(row.type)};
@@ -402,7 +400,7 @@ std::optional<ElementType> DialectOf1x::ParseElement(std::string_view dtype) con
 }
 
 std::optional<std::string_view> DialectOf1x::Spell(const ElementType& element) const {
-  if (latest() || element.type.empty()) return Name(element.dtype);
+  if (is_1_2() || element.type.empty()) return Name(element.dtype);
   for (const Dtype11& row : kDtypes11) {
     if (row.type == element.type) return row.text;
   }
@@ -412,7 +410,7 @@ std::optional<std::string_view> DialectOf1x::Spell(const ElementType& element) c
 Status DialectOf1x::CheckComponent(std::string_view format, std::string_view role,
                                    const ElementType& element) const {
   if (!Spell(element)) return InvalidArgument(Named() + " has no type " + Quote(Name(element)));
-  if (latest() && IsIndexRole(format, role) && element != ElementType{DType::kU64, ""}) {
+  if (is_1_2() && IsIndexRole(format, role) && element != ElementType{DType::kU64, ""}) {
     return InvalidArgument("component " + Quote(role) + " is " + std::string(Name(element)) +
                            ", version 1.2.0 has u64 indices only");
   }
@@ -422,7 +420,7 @@ Status DialectOf1x::CheckComponent(std::string_view format, std::string_view rol
 Status DialectOf1x::CheckObject(const Object& object, Encoding encoding, std::string_view) const {
   ZT_RETURN_IF_ERROR(CheckEncoding(encoding));
   // 1.2 uses this format for dense tensors in byte planes.
-  if (latest() && object.format == kPlanesName) {
+  if (is_1_2() && object.format == kPlanesName) {
     return InvalidArgument(Named() + " keeps the format " + Quote(object.format) + " for itself");
   }
   if (encoding == Encoding::kPlanes) {
@@ -447,8 +445,8 @@ Status DialectOf1x::AppendComponent(const StoredObject& object, const StoredComp
     return InvalidArgument(Named() + " has no big-endian data");
   }
   const bool encoded = component.encoding != Encoding::kRaw;
-  const bool has_type = latest() && !component.element.type.empty();
-  const bool has_size = latest() && encoded;
+  const bool has_type = is_1_2() && !component.element.type.empty();
+  const bool has_size = is_1_2() && encoded;
   if (has_size && component.decoded_bytes == kUnknownSize) {
     return InvalidArgument(std::string(Name(component.encoding)) + " data needs its decoded size");
   }

@@ -28,7 +28,7 @@ Status CheckWritable(const Dialect& dialect) {
 // entry begins within this many bytes of its block.
 constexpr std::size_t kBlockBytes = 256 << 10;
 // Reserved for an entry; few are larger.
-constexpr std::size_t kMostEntryBytes = 384;
+constexpr std::size_t kTypicalEntryBytes = 384;
 // EntryPlace::place fits 32 bits.
 static_assert(kMaxManifestBytes + 2 * kBlockBytes < std::uint64_t{1} << 32);
 
@@ -71,7 +71,7 @@ StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object,
       return InvalidArgument("a component lies in a shard that was not added");
   }
   Bytes bytes;
-  bytes.reserve(kMostEntryBytes);
+  bytes.reserve(kTypicalEntryBytes);
   std::size_t name_at = 0;
   std::uint64_t values = 0;
   ZT_RETURN_IF_ERROR(dialect.AppendEntry(object, shards_, &bytes, &name_at, &values));

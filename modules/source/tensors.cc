@@ -84,7 +84,7 @@ class MergedSource final : public WrappedSource {
 
 // True if the bytes could be read. Errors and exceptions are dropped: reading the ranges one by one
 // reports them.
-bool Whole(ByteSource& source, std::uint64_t offset, std::span<std::byte> out) {
+bool TryRead(ByteSource& source, std::uint64_t offset, std::span<std::byte> out) {
   try {
     return source.ReadAt(offset, out).ok();
   } catch (...) {
@@ -125,7 +125,8 @@ Status ReadRanges(std::span<const RangeToRead> ranges,
       }
       bytes += next.bytes.size();
     }
-    if (end - first > 1 && Whole(*begin.from, begin.offset, {begin.bytes.data(), bytes})) continue;
+    if (end - first > 1 && TryRead(*begin.from, begin.offset, {begin.bytes.data(), bytes}))
+      continue;
     for (std::size_t i = first; i < end; ++i) {
       if (!ranges[i].bytes.empty()) ZT_RETURN_IF_ERROR(read(i));
     }
