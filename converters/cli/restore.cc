@@ -19,6 +19,7 @@ import :changed;
 import :formats;
 import :output;
 import :restore;
+import :shards;
 import :support;
 import zt.convert.files;
 import zt.convert.layout;
@@ -159,9 +160,7 @@ class ShortNames final : public WrappedSource {
 
 std::string NewName(const Group& group, std::size_t number, std::size_t count) {
   if (count == 1) return group.stem + std::string(kSuffix);
-  char part[64];
-  std::snprintf(part, sizeof part, "-%05zu-of-%05zu", number, count);
-  return group.stem + part + std::string(kSuffix);
+  return group.stem + "-" + PartText(number) + "-of-" + PartText(count) + std::string(kSuffix);
 }
 
 // The index of the files in one folder, as transformers write it.
