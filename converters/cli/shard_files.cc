@@ -119,15 +119,12 @@ StatusOr<std::string> ReadDigestFile(const std::string& path) {
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path));
   const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
-  std::vector<std::byte> buffer(1 << 18);
-  for (std::uint64_t at = 0; at < *bytes->size();) {
-    if (Interrupted()) return Cancelled("interrupted");
-    const auto piece =
-        std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), *bytes->size() - at));
-    ZT_RETURN_IF_ERROR(bytes->ReadAt(at, piece));
+  const auto update = [&](std::uint64_t, std::span<const std::byte> piece) {
     hasher->Update(piece);
-    at += piece.size();
-  }
+    return !Interrupted();
+  };
+  ZT_RETURN_IF_ERROR(ReadThrough(*bytes, 0, *bytes->size(), update));
+  if (Interrupted()) return Cancelled("interrupted");
   ZT_RETURN_IF_ERROR(bytes->CheckUnchanged());
   return hasher->Finish();
 }
