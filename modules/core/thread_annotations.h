@@ -3,4 +3,3 @@
 
 #define ZT_GUARDED_BY(x) __attribute__((guarded_by(x)))
 #define ZT_REQUIRES(x) __attribute__((requires_capability(x)))
-#define ZT_EXCLUDES(x) __attribute__((locks_excluded(x)))
