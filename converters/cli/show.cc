@@ -329,21 +329,27 @@ Status PrintLists(Taker& taker, const NumberForm& form, std::vector<Axis> axes, 
   return Print("]");
 }
 
-Status PrintText(Taker& taker, const NumberForm& form, std::span<const Axis> axes) {
+// Says, once all is read, whether the input stayed as it was.
+using Check = std::function<Status()>;
+
+Status PrintText(Taker& taker, const NumberForm& form, std::span<const Axis> axes,
+                 const Check& unchanged) {
   const bool edges = Product(axes) > kWholeArray;
   std::uint64_t shown = 1;
   for (const Axis& axis : axes) shown *= edges ? std::min(axis.count, 2 * kEdge) : axis.count;
   if (shown > kMost)
     return Unsupported(Grouped(shown) + " values would be printed; take a slice, or --json");
   ZT_ASSIGN_OR_RETURN(const ArrayValues values, TakeArray(taker, form, axes, edges));
+  ZT_RETURN_IF_ERROR(unchanged());
   return Print(ArrayText(values) + "\n");
 }
 
-Status PrintValues(const Args& args, const Wanted& wanted, const Object& object, Stretch stretch) {
+Status PrintValues(const Args& args, const Wanted& wanted, const Object& object, Stretch stretch,
+                   const Check& unchanged) {
   ZT_ASSIGN_OR_RETURN(const NumberForm form, FormOf(object, wanted.id.component));
   ZT_ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSlice(wanted.slice, form.shape));
   Taker taker(form, std::move(stretch));
-  if (!args.json) return PrintText(taker, form, axes);
+  if (!args.json) return PrintText(taker, form, axes, unchanged);
   const GgmlBlock* const block = FindGgmlBlockOfFormat(object.format);
   const ElementType& element = object.components[wanted.id.component].element;
   std::vector<std::uint64_t> shape;
@@ -359,6 +365,7 @@ Status PrintValues(const Args& args, const Wanted& wanted, const Object& object,
   text.resize(text.rfind('}'));
   ZT_RETURN_IF_ERROR(Print(text + ",\"values\":"));
   ZT_RETURN_IF_ERROR(PrintLists(taker, form, axes, 0));
+  ZT_RETURN_IF_ERROR(unchanged());
   return Print("}\n");
 }
 
@@ -372,7 +379,8 @@ Status ShowStored(const Args& args, const Reader& reader, Wanted wanted) {
   const auto read = [&](std::uint64_t offset, std::span<std::byte> out) {
     return reader.Read(wanted.id, offset, out);
   };
-  return PrintValues(args, wanted, object, Stretch(read, access.frame_bytes, bytes));
+  return PrintValues(args, wanted, object, Stretch(read, access.frame_bytes, bytes),
+                     [&] { return reader.bytes().CheckUnchanged(); });
 }
 
 Status ShowServed(const Args& args, TensorSource& source, const Wanted& wanted) {
@@ -384,7 +392,8 @@ Status ShowServed(const Args& args, TensorSource& source, const Wanted& wanted) 
   };
   return PrintValues(
       args, wanted, object,
-      Stretch(read, source.preferred_read(id), object.components[id.component].bytes));
+      Stretch(read, source.preferred_read(id), object.components[id.component].bytes),
+      [&] { return source.Finish(); });
 }
 
 Status Show(const Args& args) {

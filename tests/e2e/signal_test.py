@@ -282,6 +282,16 @@ class Changes(support.EndToEnd):
                                              r"since it was opened; wait until it is written\n\Z")
                     self.assertEqual(self.entries(), before)
 
+    def test_is_noticed_by_show(self):
+        for name, given, changed in self.inputs():
+            if name not in ("safetensors", "zt"):
+                continue
+            with self.subTest(name):
+                status, output, errors = self.change(["show", given, "a[::131072]"], changed)
+                self.assertEqual((status, output), (INVALID, b""), errors)
+                self.assertRegex(errors, rf"\Aztstream: [^\n]*{re.escape(changed.name)}: tensor 'a': it has been written to since it was "
+                                         r"opened; wait until it is written\n\Z")
+
     def test_by_verify(self):
         source = self.safetensors("i.safetensors", {"a": ("U8", (32 << 20,), bytes(32 << 20))})
         model = self.path("i.zt")
