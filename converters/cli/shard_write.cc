@@ -154,8 +154,9 @@ struct ShardRun {
     ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                         WriteFile(HashingSink(std::move(sink), FileDigestOf(options), digest),
                                   source, shard, std::move(own)));
-    Report(args, writer->numeric_findings(), shard, warnings);
     ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args.no_sync));
+    publishing.reset();  // before warnings, which may wait for their reader
+    Report(args, writer->numeric_findings(), shard, warnings);
     ++written;
     bytes_in += shard.input_bytes(source);
     bytes_out += writer->file_bytes();

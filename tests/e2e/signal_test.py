@@ -198,9 +198,7 @@ class Signals(support.EndToEnd):
             output, errors = shell.communicate()
             self.assertEqual((output, shell.returncode), (b"", -signal.SIGINT), errors)
 
-    def test_a_complete_output_stays_where_nobody_reads_the_report(self):
-        """130 says that nothing changed; who waits for a reader is ended by a second signal."""
-        source, output = self.safetensors("i.safetensors"), self.path("o.zt")
+    def full_pipe(self):
         reading, writing = os.pipe()
         fcntl.fcntl(writing, fcntl.F_SETFL, os.O_NONBLOCK)
         try:
@@ -209,6 +207,32 @@ class Signals(support.EndToEnd):
         except BlockingIOError:
             pass
         fcntl.fcntl(writing, fcntl.F_SETFL, 0)
+        return reading, writing
+
+    def test_a_shard_is_whole_before_its_warnings_wait_for_a_reader(self):
+        data = numpy.full(4, 1e30, "<f4").tobytes()
+        source = self.safetensors("i.safetensors", {"a": ("F32", (4,), data)})
+        reading, writing = self.full_pipe()
+        process = subprocess.Popen([PROGRAM, "convert", source, "-o", self.path("s.zt"), "--shards", "1", "--dtype", "f16",
+                                    "--on-overflow", "inf"], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, stderr=writing)
+        digest = self.path("s-00001-of-00001.zt.xxh3")
+        before = time.monotonic()
+        while not digest.exists() and time.monotonic() < before + PATIENCE:
+            time.sleep(0.01)
+        time.sleep(0.5)
+        self.assertIsNone(process.poll())
+        before = time.monotonic()
+        while process.poll() is None and time.monotonic() < before + 5:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        self.assertEqual(process.poll(), -signal.SIGINT)
+        os.close(reading)
+        os.close(writing)
+
+    def test_a_complete_output_stays_where_nobody_reads_the_report(self):
+        """130 says that nothing changed; who waits for a reader is ended by a second signal."""
+        source, output = self.safetensors("i.safetensors"), self.path("o.zt")
+        reading, writing = self.full_pipe()
         process = subprocess.Popen([PROGRAM, "convert", "--json", source, "-o", output], stdout=writing,
                                    stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while not output.exists():
