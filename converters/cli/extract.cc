@@ -299,7 +299,7 @@ class Extraction {
     ZT_RETURN_IF_ERROR(folder->Reserve(file_bytes_));
     for (const auto& [file, layout] : outputs_) {
       ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                          OpenSink(folder->Staged(file), {.sync = false, .new_folder = true}));
+                          OpenSink(folder->Staged(file), folder->StagedOptions(file)));
       ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink));
       ZT_RETURN_IF_ERROR(WithFile(sink->Finish(layout.bytes), sink->name()));
       if (Interrupted()) return Cancelled("interrupted");

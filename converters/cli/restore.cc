@@ -327,7 +327,7 @@ class Restoration {
     ZT_RETURN_IF_ERROR(WithFile(MakeParents(folder_->descriptor(), weights.path), args_.output));
     ZT_ASSIGN_OR_RETURN(
         const std::unique_ptr<Sink> sink,
-        OpenSink(folder_->Staged(weights.path), {.sync = false, .new_folder = true}));
+        OpenSink(folder_->Staged(weights.path), folder_->StagedOptions(weights.path)));
     LayoutOptions options;
     options.threads = args_.threads;
     options.memory_bytes = args_.memory;
@@ -344,11 +344,11 @@ class Restoration {
     ZT_RETURN_IF_ERROR(WithFile(MakeParents(folder_->descriptor(), file.path), args_.output));
     const Descriptor out(OpenBeneath(folder_->descriptor(), file.path, O_WRONLY | O_CREAT | O_EXCL,
                                      file.executable ? 0755 : 0644));
-    const std::string staged = folder_->Staged(file.path);
-    if (out.get() < 0) return WithFile(IoError(errno, "cannot make the file"), staged);
-    const std::unique_ptr<Sink> sink = DescriptorSink(out.get(), staged);
+    const std::string shown = folder_->StagedOptions(file.path).shown_as;
+    if (out.get() < 0) return WithFile(IoError(errno, "cannot make the file"), shown);
+    const std::unique_ptr<Sink> sink = DescriptorSink(out.get(), shown);
     return ReadFile(source_, file, [&](std::span<const std::byte> piece) {
-      return WithFile(sink->Append(std::span(&piece, 1)), staged);
+      return WithFile(sink->Append(std::span(&piece, 1)), shown);
     });
   }
 

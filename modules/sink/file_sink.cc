@@ -219,6 +219,10 @@ class DirectSink final : public Sink {
 StatusOr<std::unique_ptr<Sink>> (*g_create_url)(const std::string&,
                                                 const FileSinkOptions&) = nullptr;
 
+const std::string& ShownAs(const std::string& path, const FileSinkOptions& options) {
+  return options.shown_as.empty() ? path : options.shown_as;
+}
+
 // As CreateFileSink, without the path in errors.
 StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
                                               const FileSinkOptions& options) {
@@ -251,7 +255,7 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");
   if (!options.new_folder) sink::internal::RemoveLeftovers(folder, base);
-  auto sink = std::make_unique<FileSink>(path, folder, target, options);
+  auto sink = std::make_unique<FileSink>(ShownAs(path, options), folder, target, options);
   ZT_RETURN_IF_ERROR(sink->Open(base, exists ? &info : nullptr));
   return sink;
 }
@@ -265,7 +269,7 @@ void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& ur
 
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options) {
-  return WithFile(CreateUnnamed(path, options), path);
+  return WithFile(CreateUnnamed(path, options), ShownAs(path, options));
 }
 
 }  // namespace zt

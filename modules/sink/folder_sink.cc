@@ -130,6 +130,10 @@ std::string FolderSink::Staged(const std::string& file) const {
   return staging_.path() + "/" + file;
 }
 
+FileSinkOptions FolderSink::StagedOptions(const std::string& file) const {
+  return {.sync = false, .new_folder = true, .shown_as = (fs::path(path_) / file).string()};
+}
+
 int FolderSink::descriptor() const { return staging_.fd(); }
 
 Status FolderSink::Finish() {

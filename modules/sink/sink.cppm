@@ -101,6 +101,8 @@ struct FileSinkOptions {
   // The folder was created for this run, so no leftovers are looked for. Listing the folder for
   // each of many files in it would take quadratic time.
   bool new_folder = false;
+  // What errors and Sink::name give in place of the path, if not empty.
+  std::string shown_as = {};
 };
 
 // A regular file that gets its name only when complete: bytes go to a sibling named
@@ -186,6 +188,8 @@ class FolderSink {
   Status Reserve(std::uint64_t bytes) const;
   // The path to write the file at until Finish.
   std::string Staged(const std::string& file) const;
+  // How to open it there; errors name it as if it were in the folder already.
+  FileSinkOptions StagedOptions(const std::string& file) const;
   // An open descriptor of the hidden folder, for its owner alone.
   int descriptor() const;
 

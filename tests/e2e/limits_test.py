@@ -4,6 +4,7 @@ Where a file system of its own is needed the test mounts one in a namespace of i
 ZT_LIMITS=all adds the manifest of more than 1 GiB, which takes some gigabytes of memory.
 """
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -120,6 +121,16 @@ class Limits(support.Output):
             self.assertIn("File too large", process.stderr.decode())
             self.assertEqual(self.entries(self.out), ["o.zt"])
             self.assertEqual(self.output.read_bytes(), OLD)
+
+    def test_errors_of_a_folder_name_the_file_in_it(self):
+        """Not the hidden one that is removed."""
+        source = self.source_of()
+        for options, file in (("", "a.npy"), ("--to safetensors", "model.safetensors")):
+            process = self.shell(f'ulimit -f 1; exec "$PROGRAM" extract {options} "$1" -o "$2/"', source, self.path("new"))
+            self.assertEqual(process.returncode, IO, process.stderr)
+            self.assertRegex(process.stderr.decode(), rf"\Aztstream: {re.escape(str(self.path('new')))}/{file}: [^\n]*"
+                                                      r"File too large\n\Z")
+            self.assertFalse(self.path("new").exists())
 
     def run_in_memory(self, limit, found, *command):
         """Runs the program in `limit` KiB of address space: done, or one line that says memory. Returns its status, which
