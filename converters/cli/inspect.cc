@@ -345,6 +345,8 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
     Listed& each = opened.emplace_back();
     ZT_ASSIGN_OR_RETURN(each.listing, List(of(file), each.source));
     each.listing.file = file;
+    // Not all at once; what a pipe gives cannot be opened again.
+    if (!args.stats || (operands.files.size() > 1 && file != "-")) each.source.reset();
     WarnAll(args, each.listing.warnings);
   }
   ZT_RETURN_IF_ERROR(Select(args, operands, opened));

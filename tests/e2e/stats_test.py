@@ -1,9 +1,11 @@
 """inspect: --stats against numpy, for every type, format and encoding and any number of threads; words that select tensors;
 several files."""
+import json
 import os
 import pathlib
 import random
 import struct
+import subprocess
 import tempfile
 
 import numpy
@@ -243,6 +245,18 @@ class Selection(support.EndToEnd):
             listing = self.json("inspect", "--json", self.path("m"), *words)
             self.assertEqual(self.names(listing), ["head"])
             self.assertEqual([entry["name"].removeprefix("__meta__/files/") for entry in listing.get("files", [])], files)
+
+    def test_many_files_are_not_open_at_once(self):
+        for i in range(60):
+            numpy.save(self.path(f"{i}.npy"), numpy.arange(i + 1.0))
+        files = [self.path(f"{i}.npy") for i in range(60)]
+        for words in ([], ["--stats"]):
+            done = subprocess.run(["bash", "-c", 'ulimit -n 30; exec "$@"', "bash", support.PROGRAM, "inspect", "--json", *words,
+                                   *files], capture_output=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            listing = json.loads(done.stdout)
+            self.assertEqual([each["objects"][0]["shape"] for each in listing["inputs"]], [[i + 1] for i in range(60)])
+        self.assertEqual([each["objects"][0]["stats"]["max"] for each in listing["inputs"]], list(range(60)))
 
     def test_several_files(self):
         listing = self.json("inspect", "--json", self.a, self.b)
