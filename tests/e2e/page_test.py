@@ -162,6 +162,20 @@ class InBrowser(support.EndToEnd):
         self.page.run("document.querySelector('.row').click()")
         self.assertEqual(self.page.run("JSON.parse($('detail').querySelector('pre').textContent).name"), self.names()[0])
 
+    def test_layers_fold_by_dots_and_slashes(self):
+        names = ["enc/0/w", "enc/1/w", "enc.0/w", "encoder/w", "enc", "deep" + "/x" * 40]
+        self.open(self.safetensors("s.safetensors", make_safetensors.sample(names, "F32", (64, 64))))
+        self.assertCountEqual(self.page.run("[...tree.children.keys()]"), ["enc", "encoder", "deep"])
+        self.assertCountEqual(self.page.run("[...tree.children.get('enc').children.keys()]"), ["/0", "/1", ".0"])
+        self.page.run("show(tree.children.get('enc').children.get('/0'))")
+        self.assertEqual(self.names(), ["enc/0/w"])
+        self.assertEqual(self.page.run("[...document.querySelectorAll('#path button')].map((each) => each.textContent)"),
+                         ["all", "enc", "/0"])
+        self.page.run("show(tree.children.get('enc'))")
+        self.assertCountEqual(self.names(), names[:3] + ["enc"])
+        self.assertCountEqual(self.page.run("boxes.map((box) => labelOf(box.node, tree.children.get('enc')))"),
+                              ["0/w", "1/w", "0/w"])
+
     def test_hostile_names_are_text(self):
         names = [name for name in HOSTILE if "\0" not in name]
         source = self.safetensors("h.safetensors", make_safetensors.sample(names, "F32", (2,)), {"<script>window.ran = 4</script>": "<b>"})

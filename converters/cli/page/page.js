@@ -195,21 +195,23 @@ function drawRest() {
        (shard) => [printable(shard.name), bytesText(shard.size), printable(shard.digest)]);
 }
 
-// ---- the map: names folded by their dots ------------------------------------------------------
+// ---- the map: names folded by their dots and slashes, as in `inspect --tree` ------------------
 
 function makeTree() {
+  // `part` begins with what joins it to its parent's: a dot or a slash.
   const make = (part, parent) =>
     ({part, parent, children: new Map(), bytes: 0, tensors: 0, row: null});
   const root = make("", null);
   for (const row of rows) {
-    const parts = row.name.split(".", kDeepest - 1);
-    const rest = row.name.slice(parts.join(".").length + 1);
-    if (rest) parts.push(rest);
-    let node = root;
-    for (const part of parts) {
+    let node = root, rest = row.name;
+    for (let depth = 0; depth === 0 || rest !== ""; ++depth) {
+      const joint = depth === 0 ? 0 : 1;
+      const end = depth < kDeepest ? rest.slice(joint).search(/[./]/) : -1;
+      const part = end < 0 ? rest : rest.slice(0, joint + end);
       let child = node.children.get(part);
       if (!child) node.children.set(part, child = make(part, node));
       node = child;
+      rest = rest.slice(part.length);
     }
     node.row = row;
     for (; node; node = node.parent) {
@@ -233,7 +235,7 @@ function childrenOf(node) {
 function labelOf(node, above) {
   const parts = [];
   for (; node && node !== above; node = node.parent) parts.unshift(node.part);
-  return parts.join(".");
+  return parts.join("").slice(above && above.parent ? 1 : 0);
 }
 
 function colourOf(node) {
@@ -324,8 +326,7 @@ function drawPath() {
   const steps = [];
   for (let node = shown; node; node = node.parent) steps.unshift(node);
   $("path").replaceChildren(...steps.map((node, i) => {
-    const button = element("button", i === 0 ? "all" : "." + node.part);
-    if (i === 1) button.textContent = node.part;
+    const button = element("button", i === 0 ? "all" : node.part);
     if (node === shown) button.setAttribute("aria-current", "true");
     button.onclick = () => show(node);
     return button;
@@ -432,7 +433,8 @@ function refilter() {
   const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   const prefix = labelOf(shown, tree);
   listed = rows.filter((row) => {
-    if (prefix && row.name !== prefix && !row.name.startsWith(prefix + ".")) return false;
+    if (prefix && !(row.name + ".").startsWith(prefix + ".") && !row.name.startsWith(prefix + "/"))
+      return false;
     if (words.length === 0) return true;
     row.words ??= [row.name, row.dtype, row.shape, row.shape.replaceAll(" × ", ","), row.encoding]
       .join("\n").toLowerCase();
