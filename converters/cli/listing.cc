@@ -88,7 +88,10 @@ std::string Aligned(Rows& lines, std::size_t columns,
       widths[c] = 0;
     }
     const std::size_t room = columns > others ? columns - others : 0;
-    apart = widths[0] > room && (room < kNarrowest || !Shorten(lines, room));
+    std::size_t longest = 0;
+    for (const auto& line : lines)
+      longest = std::max(longest, line.size() > 1 ? Columns(line[0]) : 0);
+    apart = longest > room && (room < kNarrowest || !Shorten(lines, room));
     widths[0] = apart ? kIndent - 2 : std::min(widths[0], room);
     if (apart) Shorten(lines, columns);
   }
@@ -137,14 +140,19 @@ std::string AttributesText(const Value::Map& attributes) {
   return out;
 }
 
+void AddSaturated(std::uint64_t& sum, std::uint64_t more) {
+  sum = more > UINT64_MAX - sum ? UINT64_MAX : sum + more;
+}
+
+// What headers say, true or not: a sum that 64 bits cannot hold is their largest.
 struct Sum {
   std::uint64_t tensors = 0, parameters = 0, stored = 0, decoded = 0;
   std::uint64_t tied = 0;  // parameters whose bytes are another tensor's
   void Add(const ListedObject& object) {
     ++tensors;
-    (object.tied() ? tied : parameters) += object.parameters();
-    stored += object.stored();
-    decoded += object.decoded();
+    AddSaturated(object.tied() ? tied : parameters, object.parameters());
+    AddSaturated(stored, object.stored());
+    AddSaturated(decoded, object.decoded());
   }
 };
 

@@ -437,6 +437,12 @@ class CommandLine(support.EndToEnd):
         for words in (("--zstd=-5",), ("--zstd=019",), ("--min-gain=-2.5",), ("--shard-size=1.5K", "-n"), ("--threads=0",)):
             self.succeed("convert", "-q", "-f", source, "-o", self.path("o.zt"), *words)
 
+    def test_options_are_checked_before_the_output(self):
+        source = self.safetensors("o.safetensors")
+        for words in (("-o", self.put("there.zt", b"")), ("-o", self.path("s.zt"), "--shards", "2"), ("-n",)):
+            self.fail_with(USAGE, "convert", source, *words, "--align", "100",
+                           says="the alignment 100 is not a multiple of 64 up to 16 MiB, as version 1.2.0 needs")
+
     def test_what_happens_to_outputs_is_said(self):
         self.fail_with(IO, "convert", self.source, "-o", self.path("no/o.zt"), says="make the folder first")
         self.fail_with(IO, "extract", self.source, "-o", self.path("no/way") / "_", "--to", "npy", says="make the folder first")
@@ -575,10 +581,11 @@ class Inspect(support.EndToEnd):
         name = "model.layers.17." + "very_long_" * 12 + "end.weight"
         source = self.safetensors("l.safetensors", {name: ("F32", [1], bytes(4))})
         self.assertIn(name.encode(), self.succeed("inspect", source))  # whole where it is piped
-        for columns in (40, 80, 100):
+        for columns in (40, 80, 100, 110, 140, 160, 200):
             text = in_terminal(columns, ["inspect", "l.safetensors"], self.folder)
             lines = text.splitlines()
             self.assertTrue(lines[-1].startswith("model.l") and ".weight" in lines[-1] or columns == 40, text)
+            self.assertEqual(name in text, columns == 200)
             if columns > 40:
                 self.assertLessEqual(max(map(len, lines)), columns, text)
 
