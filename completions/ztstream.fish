@@ -34,7 +34,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert join inspect extrac
 complete -c ztstream -n '__fish_seen_subcommand_from convert' -l part-size -x -d 'Size of the parts of an upload to s3://'
 complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l sort -x -a 'name size offset' -d 'name, size or offset; else in the order of the file'
 complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l stats -d 'Read the numbers: extremes, mean, deviation, counts'
-complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l tree -d 'Fold names by dots and slashes, with the size of each layer'
+complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l tree -d 'Fold names by dots and slashes, with the size of each layer; text, for people alone'
 complete -c ztstream -n '__fish_seen_subcommand_from convert' -l shards -x -d 'Write N files, cut in the order of the input'
 complete -c ztstream -n '__fish_seen_subcommand_from convert' -l shard-size -x -d 'Write files of at most SIZE decoded data'
 complete -c ztstream -n '__fish_seen_subcommand_from extract' -l shard-size -x -d 'Write weights of a folder in files of at most SIZE'

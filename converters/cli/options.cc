@@ -90,7 +90,7 @@ constexpr Option kOptions[] = {
     {kInspect, 0, "stats", "", kOutput, &Args::stats,
      "Read the numbers: extremes, mean, deviation, counts"},
     {kInspect, 0, "tree", "", kOutput, &Args::tree,
-     "Fold names by dots and slashes, with the size of each layer"},
+     "Fold names by dots and slashes, with the size of each layer; text, for people alone"},
 
     {kConvert, 0, "shards", "N", kShards, &Args::shards,
      "Write N files, cut in the order of the input", "", "", "", 1, 99999},
