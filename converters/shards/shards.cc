@@ -113,8 +113,9 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards)
   NameList names;
   std::size_t missing = 0;
   for (const std::string& shard : shards) {
-    if (Exists((folder / shard).string())) continue;
-    names.Add(shard);
+    const std::string path = (folder / shard).string();
+    if (Exists(path)) continue;
+    names.Add(path);
     ++missing;
   }
   if (missing == 0) return OkStatus();
