@@ -262,7 +262,9 @@ class File(Mapping[str, Tensor]):
     @property
     def attributes(self) -> Dict[str, Any]:
         """Of the file: safetensors' metadata, GGUF's keys, what a training state holds beside tensors."""
-        return self._attributes(_c.FILE)
+        held = self._attributes(_c.FILE)
+        held.pop("ztstream.folder", None)  # headers of a folder's files, for the way back to it
+        return held
 
     @property
     def format(self) -> str:

@@ -37,9 +37,9 @@ def _path(path):
     return "./" + path if isinstance(path, str) and path.startswith("-") else path
 
 
-def _run(command, paths, options):
+def _run(command, paths, options, names=()):
     """Runs a command with --json. 0 and 1 are answers; another status is the exception for it."""
-    words = [program(), command, "--json", *_words(options), *map(_path, paths)]
+    words = [program(), command, "--json", *_words(options), "--", *map(_path, paths), *names]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     said = done.stderr.decode("utf-8", "replace").strip()
     try:
@@ -75,7 +75,7 @@ def extract(source, out, names=(), **options) -> Dict[str, Any]:
     names: which tensors, or patterns; all without it. Options are those of `ztstream extract`.
     """
     chosen = [names] if isinstance(names, str) else list(names)
-    return _run("extract", [source, *chosen], {**options, "output": _path(out)})
+    return _run("extract", [source], {**options, "output": _path(out)}, chosen)
 
 
 def verify(path, against=None, **options) -> Dict[str, Any]:

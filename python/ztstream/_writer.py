@@ -169,8 +169,12 @@ class Writer:
 
     def __init__(self, out, *, spec: str = "1.2", compress: Optional[str] = None, level: int = 1,
                  digest: Optional[str] = None, min_gain: float = 0.02, threads: int = 0, memory: int = 0,
-                 overwrite: bool = False, sync: bool = True, attributes: Optional[Mapping[str, Any]] = None):
+                 overwrite: bool = False, sync: bool = True, attributes: Optional[Mapping[str, Any]] = None,
+                 _any_name: bool = False):
         self._writer = None
+        if not _any_name and isinstance(out, (str, os.PathLike)) and str(os.fspath(out)).endswith(_OTHERS):
+            raise ArgumentError(f"{os.fspath(out)}: .zt files are written, and this name ends like another format's",
+                                os.fspath(out))
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._watched = _c.Watched()
@@ -413,18 +417,15 @@ def save_file(tensors: Mapping[str, Any], path, *, attributes: Optional[Mapping[
         Names that have the same memory, type and shape share their bytes in the file: tied weights.
     attributes: of the file. The rest are options of Writer: compress="planes", overwrite=True, ...
     """
-    name = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
-    if isinstance(name, str) and name.endswith(_OTHERS):
-        raise ArgumentError(f"{name}: save_file writes .zt files, and this name ends like another format's", name)
-    write_file(tensors, path, attributes, options)
+    write_file(tensors, path, attributes, options, any_name=False)
 
 
-def write_file(tensors, path, attributes, options):
-    """save_file for any name."""
+def write_file(tensors, path, attributes, options, any_name=True):
+    """save_file, also for names that end like another format's."""
     if not hasattr(tensors, "items"):
         raise ArgumentError("tensors are a dict of names and arrays"
                             + ("; that of a module is its state_dict()" if hasattr(tensors, "state_dict") else ""))
-    with Writer(path, attributes=attributes, **options) as out:
+    with Writer(path, attributes=attributes, _any_name=any_name, **options) as out:
         first: Dict[Any, Any] = {}
         for name, value in tensors.items():
             if isinstance(value, dict):

@@ -429,7 +429,9 @@ class Errors(Case):
                 (lambda: ztstream.save_file(w, path), exists + "overwrite=True replaces it"),
                 (lambda: ztstream.convert(path, path), exists + "force=True replaces it"),
                 (lambda: ztstream.save_file(w, "w.safetensors"),
-                 "w.safetensors: save_file writes .zt files, and this name ends like another format's"),
+                 "w.safetensors: .zt files are written, and this name ends like another format's"),
+                (lambda: ztstream.Writer(pathlib.Path("w.npz")),
+                 "w.npz: .zt files are written, and this name ends like another format's"),
                 (lambda: ztstream.save_file(module, self.path("m.zt")),
                  "tensors are a dict of names and arrays; that of a module is its state_dict()"),
                 (lambda: ztstream.save_file({"m": w}, self.path("m.zt")),
@@ -556,6 +558,13 @@ class Program(Case):
         self.assertEqual(ztstream.load_file(self.path("a.npz"))["a"].dtype, "float32")
         ztstream.extract(out, self.path("both.safetensors"), ["a", "b"])
         self.assertEqual(sorted(ztstream.load_file(self.path("both.safetensors"))), ["a", "b"])
+        ztstream.extract(out, self.path("folder"), to="safetensors")
+        ztstream.convert(self.path("folder"), self.path("again.zt"))
+        with ztstream.open(self.path("again.zt")) as file:
+            self.assertEqual(file.attributes, {})
+        ztstream.save_file({"-w": numpy.arange(3.0), "a": numpy.arange(4)}, out, overwrite=True)
+        ztstream.extract(out, self.path("dash.safetensors"), ["-w"])
+        self.assertEqual(list(ztstream.load_file(self.path("dash.safetensors"))), ["-w"])
 
     def test_safetensors_names(self):
         path, tensors = self.path("model.safetensors"), {"a": numpy.arange(6.0).reshape(2, 3), "b": numpy.arange(3)}
