@@ -347,13 +347,34 @@ class Trial:
             whole_models.check_extract(self, check, Options(rng, model, quant=False), model, ST_OF, self.files.expected)
         if rng.random() < 0.7:
             self.check_second(options, model)
-        if rng.random() < 0.3:
-            self.run("inspect", "--json", self.out)
-            listed = json.loads(self.last.stdout)["objects"]
-            check(options.group or sorted(entry["name"] for entry in listed) == sorted(model), "inspect lists other names")
+        if rng.random() < 0.5 and model and not options.group:
+            self.check_inspect(model)
+        if rng.random() < 0.5 and not options.group:
+            self.check_show(model)
         lost = options.spec == "0.1" or options.spec == "1.1" and any(item.path.is_dir() for item in self.inputs)
         if rng.random() < 0.3 and not lost and all(random_inputs.zt2_says(*each) for each in model.items()):
             self.check_canonical(options)
+
+    def check_inspect(self, model):
+        rng = self.rng
+        chosen = rng.choice(["", "0", "weight|b", ".", "[13]", "^none$"]), rng.choice(["", "", "7", "bias$", "2"])
+        words = [word for option, pattern in zip(("--include", "--exclude"), chosen) if pattern for word in (option, pattern)]
+        wanted = sorted(name for name in model if re.search(chosen[0], name) and not (chosen[1] and re.search(chosen[1], name)))
+        status = self.run("inspect", "--json", self.out, *words, *["--stats"] * rng.choice([0, 0, 1]),
+                          status=USAGE if words and not wanted else DONE)
+        if status == DONE:
+            listed = [entry["name"] for entry in json.loads(self.last.stdout)["objects"]]
+            check(sorted(listed) == wanted, "inspect lists other names:", listed)
+
+    def check_show(self, model):
+        """Without a name it is that of the one tensor."""
+        if len(model) != 1:
+            self.run("show", self.out, status=USAGE)
+            return
+        status = self.run("show", "--json", self.out, status=(DONE, UNSUPPORTED))
+        shown = self.last.stdout
+        self.run("show", "--json", self.out, "--", *model, status=status)
+        check(self.last.stdout == shown, "show without the name, other values")
 
     def check_again(self, options):
         """The same bytes from another run, to another place, with other threads, or a shard at a time."""
