@@ -373,21 +373,21 @@ function enter(event) {
 // `narrow`: the share of the width on a small screen, where the name has a line of its own.
 const columns = [
   {title: "name", of: (row) => row.name, width: "minmax(240px, 1fr)", className: "name"},
-  {title: "dtype", of: (row) => row.dtype, width: "80px", narrow: ".9fr"},
-  {title: "shape", of: (row) => row.shape, width: "124px", narrow: "1.7fr",
+  {title: "dtype", of: (row) => row.dtype, width: "64px", narrow: ".9fr"},
+  {title: "shape", of: (row) => row.shape, width: "116px", narrow: "1.6fr",
    by: (row) => product(row.object.shape)},
-  {title: "bytes", of: (row) => bytesText(row.bytes), width: "84px", narrow: "1.6fr",
+  {title: "bytes", of: (row) => bytesText(row.bytes), width: "84px", narrow: "1.5fr",
    by: (row) => row.bytes},
-  {title: "stored", of: (row) => bytesText(row.stored), width: "84px", narrow: "1.6fr",
+  {title: "stored", of: (row) => bytesText(row.stored), width: "84px", narrow: "1.5fr",
    by: (row) => row.stored},
-  {title: "encoding", of: (row) => row.encoding + (row.tied ? ", tied" : ""), width: "84px",
-   narrow: "1.1fr"},
+  {title: "encoding", of: (row) => row.encoding + (row.tied ? ", tied" : ""), width: "80px",
+   narrow: "1.3fr"},
 ];
 if (rows.some((row) => row.object.stats)) {
   for (const field of kStatistics) {
     const value = (row) => row.object.stats?.[field];
-    columns.push({title: field, of: (row) => numberText(value(row)), width: "68px",
-                  className: "extra",
+    const width = rows.some(value) ? "64px" : "32px";  // all zero, as nan and inf mostly are
+    columns.push({title: field, of: (row) => numberText(value(row)), width, className: "extra",
                   by: (row) => typeof value(row) === "number" ? value(row) : -Infinity});
   }
 }
