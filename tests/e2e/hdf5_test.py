@@ -444,6 +444,14 @@ class Hdf5(EndToEnd):
         self.fail_with(INVALID, "convert", "--from", "hdf5", self.put("none", bytes(100)), "-o", self.path("x.zt"),
                        says="it is not an HDF5 file")
 
+    def test_sums_stop_at_64_bits(self):
+        source = self.path("sums.h5")
+        with h5py.File(source, "w") as file:
+            for i in range(5):
+                file.create_dataset(f"d{i}", shape=(1 << 62,), dtype="u1", chunks=(1 << 20,), compression="lzf")
+        heading = self.succeed("inspect", source).decode().partition("\n")[0]
+        self.assertTrue(heading.endswith(": hdf5, 5 tensors, 18,446,744,073,709,551,615 parameters, 16.00 EiB"), heading)
+
     def test_little_that_would_become_much_is_refused(self):
         source = self.path("much.h5")
         with h5py.File(source, "w") as file:
