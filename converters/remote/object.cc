@@ -43,8 +43,7 @@ std::optional<std::uint64_t> LengthOf(const HttpHead& head) {
   const std::string_view text = head.Find("content-length");
   std::uint64_t length = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), length);
-  if (text.empty() || read.ec != std::errc() || !head.Find("content-encoding").empty())
-    return std::nullopt;
+  if (text.empty() || read.ec != std::errc()) return std::nullopt;
   return length;
 }
 
@@ -77,14 +76,19 @@ Pinned PinnedBy(const HttpHead& head, std::uint64_t size) {
   return pinned;
 }
 
+Status CheckEncoding(const HttpHead& head) {
+  const std::string_view encoding = head.Find("content-encoding");
+  if (encoding.empty() || encoding == "identity") return OkStatus();
+  return InvalidData("the server sent it compressed, which was not asked for");
+}
+
 Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned) {
   if (head.status != 206) {
     return InvalidData("the server answered " + std::to_string(head.status) +
                        " with all of it where bytes " + std::to_string(asked.begin) + " to " +
                        std::to_string(asked.end - 1) + " were asked for");
   }
-  if (!head.Find("content-encoding").empty() && head.Find("content-encoding") != "identity")
-    return InvalidData("the server sent a range compressed, which was not asked for");
+  ZT_RETURN_IF_ERROR(CheckEncoding(head));
   const std::string_view field = head.Find("content-range");
   const auto range = ParseContentRange(field);
   if (!range) {
@@ -134,6 +138,8 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
         !object->Refresh(answer))
       break;
   }
+  if (answer.head.status >= 200 && answer.head.status < 300)
+    ZT_RETURN_IF_ERROR(CheckEncoding(answer.head));
   if (whole) {
     const auto length = LengthOf(answer.head);
     if (answer.ok() && length.value_or(answer.text.size()) == answer.text.size())
@@ -145,9 +151,6 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
     return std::make_shared<SmallBytes>(std::move(object), "");
   if (!answer.ok()) return object->Explain(answer);
   const auto range = ParseContentRange(answer.head.Find("content-range"));
-  const std::string_view encoding = answer.head.Find("content-encoding");
-  if (!encoding.empty() && encoding != "identity")
-    return InvalidData("the server sent it compressed, which was not asked for");
   if (!range || range->first != 0 || range->last + 1 != answer.text.size() ||
       range->last + 1 != std::min<std::uint64_t>(range->total, kHead)) {
     return InvalidData("the server sent another range than its first bytes, which were asked for");

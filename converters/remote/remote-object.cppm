@@ -42,6 +42,8 @@ struct Pinned {
   std::string etag;      // strong, or empty
   std::string modified;  // Last-Modified, if there is no strong ETag
 };
+// kDataLoss if the bytes of an answer are not those of the object: another encoding was not asked for.
+Status CheckEncoding(const HttpHead& head);
 // kDataLoss if an answer has another range than `asked`, or belongs to another object than
 // `pinned`.
 Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned);

@@ -95,6 +95,7 @@ class StreamedBytes final : public ByteSource {
     if (exchange_ != nullptr) return OkStatus();
     ZT_ASSIGN_OR_RETURN(transport_, Transport::Get());
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->Get());
+    request.accept = [](const HttpHead& head, std::uint64_t) { return CheckEncoding(head); };
     request.consume = [flow = flow_](std::span<const std::byte> piece) {
       const MutexLock lock(flow->mutex);
       flow->paused = flow->ahead >= kMostAhead;

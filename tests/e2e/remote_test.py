@@ -118,6 +118,14 @@ class Reading(remote_server.Remote):
         self.server.files["small.safetensors"] = small
         self.convert(self.server.url("small.safetensors"), "small.zt")
 
+    def test_an_answer_without_a_range_that_is_compressed(self):
+        """Small, and so long that it would be read as a pipe."""
+        self.server.ranges = False
+        self.server.fault = lambda _: Change(lambda answer: answer.headers.update({"Content-Encoding": "gzip"}))
+        for size in (8, 1 << 20):
+            self.server.files["x.safetensors"] = make_safetensors.encode({"t": ("U8", [size], bytes(size))})
+            self.fail_with(support.INVALID, "convert", self.server.url("x.safetensors"), "-o", self.path("x.zt"), says="compressed, which was not asked for")
+
     def test_tls_is_verified(self):
         made = subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj",
