@@ -55,15 +55,21 @@ void Catch(const sigset_t& set) {
     g_interrupted = true;
     Cancel(g_writer);
   }
-  for (;;) {
+  for (bool waited = false;;) {
     const std::uint64_t begun = Publication::Begun();
     std::this_thread::sleep_for(std::chrono::seconds(2));
     if (g_complete) break;
     // From here on errors that follow from the removed temporary files are not printed.
     const bool locked = LockLines();
     if (AbandonTemporaryFiles(begun)) {
+      const AbandonedUploads uploads = AbandonUploads();
+      // What has been published is an output: the run, which has only to say so, ends by itself.
+      if (uploads.published && !std::exchange(waited, true)) {
+        if (locked) Lines().unlock();
+        continue;
+      }
       std::string lines;
-      for (const std::string& line : AbandonUploads())
+      for (const std::string& line : uploads.left)
         lines += "ztstream: warning: " + Printable(line) + "\n";
       if (locked) {
         const std::lock_guard lock(g_mutex);

@@ -37,8 +37,14 @@ StatusOr<std::string> HideQuery(const std::string& path, bool renew = false);
 // Sources in use stay valid; the next call that opens such a URL asks the server again.
 void ForgetRemoteFiles();
 
+// What became of uploads in progress.
+struct AbandonedUploads {
+  std::vector<std::string> left;  // a line for each upload of which something may be left
+  // An object was published while its upload was to be abandoned: it stays.
+  bool published = false;
+};
 // For a program that must end at once: aborts uploads in progress so that no parts remain. Waits at
-// most ten seconds, and returns a line for each upload that may have left parts.
-std::vector<std::string> AbandonUploads();
+// most ten seconds, first for those that are being published.
+AbandonedUploads AbandonUploads();
 
 }  // namespace zt

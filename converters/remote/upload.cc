@@ -49,6 +49,8 @@ struct Progress {
   std::string upload ZT_GUARDED_BY(mutex);  // its id, as long as it must be ended
   // Set while the request that begins or publishes it is in flight.
   bool asking ZT_GUARDED_BY(mutex) = false;
+  enum class State : std::uint8_t { kWritten, kPublishing, kPublished, kUnknown };
+  State state ZT_GUARDED_BY(mutex) = State::kWritten;
   bool abandoned ZT_GUARDED_BY(mutex) = false;
 };
 
@@ -90,6 +92,14 @@ LiveUploads& Live() {
 std::string AbortCommand(const S3Name& name, const std::string& id) {
   return "aws s3api abort-multipart-upload --bucket " + name.bucket + " --key " +
          ShellQuoted(name.key) + " --upload-id " + ShellQuoted(id);
+}
+
+// Advice where it is not known whether an object was published.
+std::string LookAtIt(const S3Name& name, const std::string& id) {
+  return "; look at the object, or run it again with -f" +
+         (id.empty() ? ""
+                     : "; parts may be left, which cost money; remove them with: " +
+                           AbortCommand(name, id));
 }
 
 // Aborts an upload. Returns a warning if parts of it may remain.
@@ -358,15 +368,23 @@ class Upload final : public Sink {
     {
       const MutexLock lock(progress_->mutex);
       if (progress_->abandoned) return Cancelled("interrupted");
-      progress_->asking = id_.empty();
+      if (id_.empty()) BeginPublishingLocked();
     }
     const Status status = id_.empty() ? PutWhole(total) : CompleteParts(total);
     ForgetOpen(url_);
     const MutexLock lock(progress_->mutex);
     progress_->asking = false;
-    if (status.ok() || unknown_) progress_->upload.clear();
+    progress_->state = status.ok() ? Progress::State::kPublished
+                       : unknown_  ? Progress::State::kUnknown
+                                   : Progress::State::kWritten;
+    if (status.ok()) progress_->upload.clear();
     progress_->changed.NotifyAll();
     return status;
+  }
+
+  void BeginPublishingLocked() ZT_REQUIRES(progress_->mutex) {
+    progress_->asking = true;
+    progress_->state = Progress::State::kPublishing;
   }
 
   Status PutWhole(std::uint64_t total) {
@@ -382,7 +400,7 @@ class Upload final : public Sink {
     {
       const MutexLock lock(progress_->mutex);
       if (progress_->abandoned) return Cancelled("interrupted");
-      progress_->asking = true;
+      BeginPublishingLocked();
     }
     std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
     for (const auto& [number, line] : parts_) xml += line;
@@ -444,10 +462,7 @@ class Upload final : public Sink {
         return IoError("whether it was published is not known: " +
                        std::string(Message(answer->status.ok() ? client.Explain(s3_, *answer)
                                                                : answer->status)) +
-                       "; look at the object, or run it again with -f" +
-                       (id_.empty() ? ""
-                                    : "; parts may be left, which cost money; remove them with: " +
-                                          AbortCommand(s3_, id_)));
+                       LookAtIt(s3_, id_));
       }
       if (!answer->status.ok()) return answer->status;
       return client.Explain(s3_, *answer);
@@ -537,34 +552,44 @@ namespace zt {
 
 using namespace remote::internal;
 
-std::vector<std::string> AbandonUploads() {
+AbandonedUploads AbandonUploads() {
+  using State = Progress::State;
   constexpr std::chrono::seconds kMostWait(10);
   const auto until = std::chrono::steady_clock::now() + kMostWait;
-  std::vector<std::string> left;
+  const auto is_late = [&] { return std::chrono::steady_clock::now() > until; };
+  AbandonedUploads result;
   LiveUploads& live = Live();
-  const zt::internal::MutexLock lock(live.mutex);  // never unlocked
-  for (const LiveUpload& upload : live.all) {
+  const zt::internal::MutexLock lock(live.mutex);
+  for (const auto& [name, progress] : live.all) {
     std::string id;
+    State state = State::kWritten;
     while (true) {
       {
-        const zt::internal::MutexLock held(upload.progress->mutex);
-        upload.progress->abandoned = true;
-        id = upload.progress->upload;
-        if (!upload.progress->asking || std::chrono::steady_clock::now() > until) break;
+        const zt::internal::MutexLock held(progress->mutex);
+        progress->abandoned = true;
+        id = progress->upload;
+        state = progress->state;
+        if (!progress->asking || is_late()) break;
       }
       // A request in progress ends by itself.
       constexpr std::chrono::milliseconds kPause(20);
       std::this_thread::sleep_for(kPause);
     }
-    if (id.empty()) continue;
-    if (std::chrono::steady_clock::now() > until) {
-      left.push_back("s3://" + upload.name.bucket + "/" + upload.name.key +
-                     ": parts of an upload may be left; its id is " + id);
-    } else if (std::string line = EndUpload(upload.name, id, 2); !line.empty()) {
-      left.push_back(std::move(line));
+    const std::string url = "s3://" + name.bucket + "/" + name.key;
+    if (state == State::kPublished) {
+      result.published = true;
+    } else if (state != State::kWritten) {
+      result.left.push_back(url + ": whether it was published is not known" + LookAtIt(name, id));
+    } else if (id.empty()) {
+      continue;
+    } else if (is_late()) {
+      result.left.push_back(url + ": parts may be left, which cost money; remove them with: " +
+                            AbortCommand(name, id));
+    } else if (std::string line = EndUpload(name, id, 2); !line.empty()) {
+      result.left.push_back(std::move(line));
     }
   }
-  return left;
+  return result;
 }
 
 }  // namespace zt

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import unittest
 
@@ -65,11 +66,11 @@ class Source(S3):
             self.put_object(f"some/check point/{name}", self.path(f"folder/{name}"))
         self.put_object("some/check point/more/other.safetensors", self.file)
         self.put_object("some/check point/", "/dev/null")
-        want = self.convert(self.path("folder"), "folder.zt", "--files", "none")  # a server's folder gives its weights alone
+        want = self.convert(self.path("folder"), "folder.zt", "--files", "none")
         for page in (1000, 2):
             self.store.page = page
             for url in ("s3://in/some/check point/", "s3://in/some/check point"):
-                self.assertEqual(self.convert(url, "remote.zt", "-f"), want)
+                self.assertEqual(self.convert(url, "remote.zt", "-f", "--files", "none"), want)
         self.assertEqual(self.convert("s3://in/some/check point/model.safetensors.index.json", "remote.zt", "-f"), want)
         self.fail_with(support.USAGE, "convert", "s3://in/some/", "-o", self.path("x.zt"), says="no checkpoint")
 
@@ -419,6 +420,32 @@ class Sink(S3):
             self.assertEqual(support.shell_status(started), support.INTERRUPTED, errors)
             self.nothing_left()
             self.assertIsNone(self.content())
+
+    def test_a_signal_while_it_is_published(self):
+        """The store has done it, and its answer comes after the signal: the object is the run's output. Or the answer does not come."""
+        for options, publishes in (([], lambda request: request.method == "PUT"),
+                                   (["--part-size", "5MiB"], lambda request: request.method == "POST" and "uploadId" in request.query)):
+            for number, pause, status in ((signal.SIGINT, 4, support.DONE), (signal.SIGTERM, 20, support.INTERRUPTED)):
+                with self.subTest(options=options, pause=pause):
+                    late, asked = threading.Event(), threading.Event()
+
+                    def answer_late(answer, pause=pause, late=late, asked=asked):
+                        asked.set()
+                        late.wait(pause)
+
+                    self.server.fault = lambda request, publishes=publishes, late=answer_late: Change(late) if publishes(request) else None
+                    started = subprocess.Popen([support.PROGRAM, "convert", self.file, "-f", "-o", "s3://out/m.zt", *options],
+                                               env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
+                    self.assertTrue(asked.wait(20))
+                    started.send_signal(number)
+                    _, errors = started.communicate(timeout=60)
+                    late.set()
+                    self.assertEqual(support.shell_status(started), status, errors)
+                    self.assertEqual(self.content(), self.want)
+                    self.store.buckets["out"].clear()
+                    if status == support.INTERRUPTED:
+                        self.assertIn(b"whether it was published is not known; look at the object", errors)
+                        self.assertEqual(b"abort-multipart-upload" in errors, bool(options))
 
     def test_a_signal_while_the_upload_begins(self):
         """The store's answer, which has its id, comes after the signal."""
