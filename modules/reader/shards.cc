@@ -265,7 +265,7 @@ Status CompareDigest(const StoredShard& shard, const DigestText& stated, const s
 ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
   const std::filesystem::path root(path);
   const std::string folder = root.has_parent_path() ? root.parent_path().string() : ".";
-  return [root, folder, options, others = std::make_shared<Folder>(folder)](
+  return [path, root, folder, options, others = std::make_shared<Folder>(folder)](
              const StoredShard& shard) -> StatusOr<std::shared_ptr<ByteSource>> {
     const std::string named = root.stem().string() + "-" + shard.name + ".zt";
     const auto open = [&](const std::string& name) -> StatusOr<std::shared_ptr<ByteSource>> {
@@ -276,12 +276,17 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
     };
     auto found = open(named);
     if (found.ok()) return found;
+    const std::filesystem::path file = root.parent_path() / named;
+    if (IsUrl(path)) {
+      return MakeStatus(found.status().code(),
+                        Quote(file.string()) + ": " + Message(found.status()) +
+                            "; on a server shards are found by their names alone");
+    }
     const auto digest = ParseDigest(shard.digest);
     if (digest.ok() && digest->kind != DigestKind::kNone) {
       ZT_ASSIGN_OR_RETURN(auto other, others->Find(shard.bytes, *digest, open));
       if (other) return *std::move(other);
     }
-    const std::filesystem::path file = root.parent_path() / named;
     const std::string other = "; no other file beside the root has its size and digest";
     std::error_code error;
     if (!std::filesystem::exists(file, error) && !error) {
