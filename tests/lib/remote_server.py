@@ -152,6 +152,7 @@ class Store:
         self.conditions = True      # False: 501
         self.least_part = 5 << 20
         self.page = 1000
+        self.sizes = {}             # of keys, where a listing is to give others
         self.lock = threading.Lock()
 
     def check(self, request):
@@ -305,9 +306,9 @@ class Store:
                f"<Name>b</Name><Prefix>{urllib.parse.quote_plus(prefix)}</Prefix><IsTruncated>{str(more).lower()}</IsTruncated>"]
         if more:
             xml.append(f"<NextContinuationToken>token+{begin + count}</NextContinuationToken>")
-        for kind, name in page:
-            name = urllib.parse.quote_plus(name, safe="/")
-            xml.append(f"<Contents><Key>{name}</Key><Size>{1}</Size></Contents>" if kind == "key" else f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>")
+        for kind, key in page:
+            name = urllib.parse.quote_plus(key, safe="/")
+            xml.append(f"<Contents><Key>{name}</Key><Size>{self.sizes.get(key, len(objects[key][0]))}</Size></Contents>" if kind == "key" else f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>")
         return Answer(200, {}, "".join(xml + ["</ListBucketResult>"]).encode())
 
 
@@ -384,7 +385,8 @@ class Server:
         self.fault = None
         self.ranges = True      # False: Range is passed over
         self.requests = []
-        self.connections = 0
+        self.connections = 0    # all that there were
+        self.open = 0           # those that there are
         self.lock = threading.Lock()
         server = self
 
@@ -395,6 +397,14 @@ class Server:
                 super().setup()
                 with server.lock:
                     server.connections += 1
+                    server.open += 1
+
+            def finish(self):
+                try:
+                    super().finish()
+                finally:
+                    with server.lock:
+                        server.open -= 1
 
             def log_message(self, *_):
                 pass
@@ -519,8 +529,15 @@ class Remote(support.EndToEnd):
         self.addCleanup(self.server.__exit__, None, None, None)
         self.environment = self.server.environment()
 
+    def settle(self):
+        """Waits, for two seconds, until what an ended program has asked for is answered: what a test sets next would strike it."""
+        until = time.monotonic() + 2
+        while self.server.open and time.monotonic() < until:
+            time.sleep(0.01)
+
     def run_program(self, *arguments, stdin=None, timeout=support.PATIENCE, env=None):
         done = super().run_program(*arguments, stdin=stdin, timeout=timeout, env={**self.environment, **(env or {})})
+        self.settle()
         self.no_secret(done.stdout + done.stderr)
         return done
 
