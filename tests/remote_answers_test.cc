@@ -106,11 +106,15 @@ TEST(Answers, Heads) {
 TEST(Answers, Listings) {
   const auto page = ParseListPage(
       "<ListBucketResult><Prefix>a/</Prefix><IsTruncated>true</IsTruncated><NextContinuationToken>x"
-      "</NextContinuationToken><Contents><Key>a/b+c%2Bd</Key></Contents><CommonPrefixes><Prefix>a/"
+      "</NextContinuationToken><Contents><Key>a/b+c%2Bd</Key><Size>7</Size></Contents><Contents>"
+      "<Key>a/f</Key></Contents><Contents><Size>-1</Size><Key>a/g</Key></Contents><Contents><Key>"
+      "a/h</Key><Size>99999999999999999999</Size></Contents><CommonPrefixes><Prefix>a/"
       "e/"
       "</Prefix></CommonPrefixes></ListBucketResult>");
   ASSERT_TRUE(page.has_value());
-  EXPECT_THAT(page->keys, ElementsAre("a/b c+d"));
+  using Key = remote::internal::ListPage::Key;
+  EXPECT_THAT(page->keys, ElementsAre(Key{"a/b c+d", 7}, Key{"a/f", std::nullopt},
+                                      Key{"a/g", std::nullopt}, Key{"a/h", std::nullopt}));
   EXPECT_THAT(page->prefixes, ElementsAre("a/e/"));
   EXPECT_EQ(page->next, "x");
   EXPECT_FALSE(ParseListPage("<Error><Code>X</Code></Error>").has_value());

@@ -81,95 +81,138 @@ bool Matches(const FileChoice& choice, const std::string& path) {
   });
 }
 
+// The first folder on a path whose name begins with a dot, with its slash; empty if there is none.
+std::string_view HiddenFolderOf(std::string_view path) {
+  std::size_t begin = 0;
+  for (std::size_t slash; (slash = path.find('/', begin)) != path.npos; begin = slash + 1) {
+    if (path[begin] == '.') return path.substr(0, slash + 1);
+  }
+  return "";
+}
+
 // The files of a folder, without the files of weights that the source reads.
 class FolderListing {
  public:
   FolderListing(const std::string& folder, const TensorSource& source, const FileChoice& choice,
                 const InputArgs& options)
       : folder_(folder), choice_(choice), options_(options), taken_(FindFormat(source.format())) {
+    const fs::path root = fs::path(folder).lexically_normal();
+    std::string last;
     for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
-      const std::string file = fs::path(source.file({i, 0})).lexically_normal().string();
-      if (weights_.empty() || weights_.back() != file) weights_.push_back(file);
+      const std::string& file = source.file({i, 0});
+      if (file == last) continue;
+      last = file;
+      weights_.push_back(
+          fs::path(file).lexically_normal().lexically_relative(root).generic_string());
     }
     std::ranges::sort(weights_);
     weights_.erase(std::unique(weights_.begin(), weights_.end()), weights_.end());
   }
 
   Status Run() {
-    std::vector<fs::path> paths;
-    std::error_code error;
-    const auto follow = fs::directory_options::none;
-    for (fs::recursive_directory_iterator it(folder_, follow, error), end; !error && it != end;
-         it.increment(error)) {
-      const bool hidden = it->path().filename().string().starts_with('.');
-      std::error_code none;
-      if (it->is_directory(none) && !it->is_symlink(none)) {
-        if (!hidden) continue;
-        it.disable_recursion_pending();
-        LeaveOut(it->path().lexically_relative(folder_).generic_string() + "/", kHidden);
-        continue;
-      }
-      paths.push_back(it->path());
-    }
-    if (error) return WithFile(IoError(error.value(), "cannot list the folder"), folder_);
-    std::ranges::sort(paths);
-    for (const fs::path& path : paths) Look(path);
+    ZT_ASSIGN_OR_RETURN(std::vector<Candidate> found, IsUrl(folder_) ? FindUrls() : FindFiles());
+    std::ranges::stable_sort(found, {}, &Candidate::order);
+    for (const Candidate& each : found) Look(each);
     return OkStatus();
   }
 
   const std::vector<FolderEntry>& files() const { return files_; }
   // The files of weights that the source reads, relative to the folder.
-  std::vector<std::string> WeightNames() const {
-    std::vector<std::string> names;
-    for (const std::string& file : weights_) {
-      names.push_back(
-          fs::path(file).lexically_relative(fs::path(folder_).lexically_normal()).generic_string());
-    }
-    return names;
-  }
+  const std::vector<std::string>& weights() const { return weights_; }
 
  private:
   void LeaveOut(const std::string& name, std::string why) {
     if (options_.left_out != nullptr) options_.left_out->push_back({name, std::move(why)});
   }
 
-  void Look(const fs::path& path) {
-    const std::string name = path.lexically_relative(folder_).generic_string();
-    if (std::ranges::binary_search(weights_, path.lexically_normal().string())) return;
+  // What lies in the folder or below it.
+  struct Candidate {
+    std::string name;         // its path there; as its server wrote it, which a path might not be
+    fs::path order;           // by whose parts they are sorted
+    std::uint64_t bytes = 0;  // of a URL, as its server says
+  };
+
+  StatusOr<std::vector<Candidate>> FindFiles() {
+    std::vector<Candidate> found;
+    std::error_code error;
+    const auto follow = fs::directory_options::none;
+    for (fs::recursive_directory_iterator it(folder_, follow, error), end; !error && it != end;
+         it.increment(error)) {
+      const fs::path path = it->path().lexically_relative(folder_);
+      std::error_code none;
+      if (!it->is_directory(none) || it->is_symlink(none)) {
+        found.push_back({path.generic_string(), path, 0});
+      } else if (path.filename().string().starts_with('.')) {
+        it.disable_recursion_pending();
+        LeaveOut(path.generic_string() + "/", kHidden);
+      }
+    }
+    if (error) return WithFile(IoError(error.value(), "cannot list the folder"), folder_);
+    return found;
+  }
+
+  StatusOr<std::vector<Candidate>> FindUrls() {
+    ZT_ASSIGN_OR_RETURN(const std::vector<ListedFile> files, WithFile(ListBelow(folder_), folder_));
+    std::vector<Candidate> found;
+    std::string last;  // hidden folder
+    for (const auto& [path, bytes] : files) {
+      const std::string_view hidden = HiddenFolderOf(path);
+      if (hidden.empty()) {
+        found.push_back({path, path, bytes});
+      } else if (hidden != last) {
+        last = hidden;
+        LeaveOut(last, kHidden);
+      }
+    }
+    return found;
+  }
+
+  void Look(const Candidate& candidate) {
+    const std::string& name = candidate.name;
+    const std::string file = candidate.order.filename().string();
+    if (std::ranges::binary_search(weights_, name)) return;
     // Files of a distributed checkpoint, which the source reads as well.
     const bool torch = taken_ != nullptr && taken_->name == "torch";
     if (torch && (name == ".metadata" || name.ends_with(".distcp"))) return;
     const bool asked = Matches(choice_, name);
     if (!choice_.patterns.empty() && !asked) return LeaveOut(name, "--files does not name it");
-    if (!asked && path.filename().string().starts_with('.')) {
-      return LeaveOut(name, kHidden);
-    }
-    if (const Status inside = CheckStaysInside(folder_, name, options_); !inside.ok())
-      return LeaveOut(name, Fact(inside));
-    std::error_code error;
-    const fs::file_status status = fs::status(path, error);
-    if (!fs::is_regular_file(status)) return LeaveOut(name, "it is not a regular file");
-    const std::uint64_t bytes = fs::file_size(path, error);
-    if (error) return LeaveOut(name, "it cannot be read: " + error.message());
-    if (!asked && IsOtherWeights(path.filename().string(), bytes, taken_)) {
+    if (!asked && file.starts_with('.')) return LeaveOut(name, kHidden);
+    FolderEntry entry{.path = name, .bytes = candidate.bytes, .executable = false};
+    if (!IsUrl(folder_) && !Measure(entry)) return;
+    if (!asked && IsOtherWeights(file, entry.bytes, taken_)) {
       return LeaveOut(name, "it holds weights of another format, as its name says");
     }
-    if (!asked && bytes > kMostFileBytes) {
-      return LeaveOut(name, "it has " + HumanBytes(bytes) + ", more than 64 MiB");
+    if (!asked && entry.bytes > kMostFileBytes) {
+      return LeaveOut(name, "it has " + HumanBytes(entry.bytes) + ", more than 64 MiB");
     }
-    if (const Status fit = paths_.Add(name); !fit.ok()) {
-      return LeaveOut(name, Fact(fit));
-    }
+    if (const Status fit = paths_.Add(name); !fit.ok()) return LeaveOut(name, Fact(fit));
+    files_.push_back(std::move(entry));
+  }
+
+  // Sets the size of a file of this machine. False, and it is left out, if it is not a regular one.
+  bool Measure(FolderEntry& entry) {
+    const fs::path path = fs::path(folder_) / entry.path;
+    const auto refuse = [&](std::string why) {
+      LeaveOut(entry.path, std::move(why));
+      return false;
+    };
+    if (const Status inside = CheckStaysInside(folder_, entry.path, options_); !inside.ok())
+      return refuse(Fact(inside));
+    std::error_code error;
+    const fs::file_status status = fs::status(path, error);
+    if (!fs::is_regular_file(status)) return refuse("it is not a regular file");
+    entry.bytes = fs::file_size(path, error);
+    if (error) return refuse("it cannot be read: " + error.message());
     const auto bits = static_cast<unsigned>(status.permissions());
-    const bool executable = (bits & static_cast<unsigned>(fs::perms::owner_exec)) != 0;
-    files_.push_back({name, bytes, executable});
+    entry.executable = (bits & static_cast<unsigned>(fs::perms::owner_exec)) != 0;
+    return true;
   }
 
   const std::string folder_;
   const FileChoice& choice_;
   const InputArgs& options_;
   const Format* const taken_;
-  std::vector<std::string> weights_;  // sorted
+  std::vector<std::string> weights_;  // sorted, relative to the folder
   std::vector<FolderEntry> files_;
   FilePaths paths_;
 };
@@ -179,7 +222,7 @@ class FolderListing {
 StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderListing& listing) {
   std::vector<WeightFile> weights;
   const bool pipeline = IsPipeline(folder);
-  for (const std::string& name : listing.WeightNames()) {
+  for (const std::string& name : listing.weights()) {
     if (!CheckFilePath(name).ok() || !name.ends_with(".safetensors")) return Value::Map{};
     const std::string path = (fs::path(folder) / name).string();
     const auto bytes = OpenFile(path);
@@ -251,7 +294,7 @@ bool KeepsTensors(const TensorSource& source, const Plan& plan) {
 }  // namespace
 
 bool IsPipeline(const std::string& folder) {
-  return !IsUrl(folder) && IsRegularFile((fs::path(folder) / "model_index.json").string());
+  return IsRegularFile((fs::path(folder) / "model_index.json").string());
 }
 
 StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
@@ -260,8 +303,7 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
   ZT_ASSIGN_OR_RETURN(const FileChoice choice, ChoiceOf(options.files));
   const bool refused = !choice.none && !options.no_files.empty();
   const bool none = choice.none || refused || (!only && !choice.all && choice.patterns.empty());
-  std::error_code error;
-  if (only && path != "-" && fs::is_directory(path, error) && source->format() != "zt") {
+  if (only && path != "-" && source->format() != "zt" && IsFolder(path)) {
     if (refused) ZT_RETURN_IF_ERROR(LeaveOutAll(path, *source, choice, options));
     if (!none) {
       ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, choice, options));

@@ -176,14 +176,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
 // folder and '/'. Null if no folder holds a checkpoint.
 StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
                                                      const InputArgs& options) {
-  ZT_ASSIGN_OR_RETURN(std::vector<std::string> names, zt::ListFolder(path));
-  std::sort(names.begin(), names.end());
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolders(path));
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> folders;
   for (const std::string& name : names) {
+    if (name.starts_with('.')) continue;
     const std::string folder = (fs::path(path) / name).string();
-    std::error_code error;
-    if (name.starts_with('.') || !fs::is_directory(fs::symlink_status(folder, error))) continue;
     ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
     const auto has = [&](std::string_view format) {
       return std::ranges::any_of(found,

@@ -72,6 +72,10 @@ class Files final : public UrlFiles {
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
     return scheme->List(url);
   }
+  StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
+    return scheme->ListBelow(url);
+  }
   StatusOr<bool> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
     return scheme->Exists(url);

@@ -183,15 +183,22 @@ class HubFiles final : public Scheme {
         snapshot.files, [&](const auto& file) { return file.first.starts_with(name.path + "/"); });
   }
   StatusOr<std::vector<std::string>> List(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const std::vector<ListedFile> files, ListBelow(url));
+    std::vector<std::string> names;
+    for (const ListedFile& file : files) {
+      if (file.path.find('/') == file.path.npos) names.push_back(file.path);
+    }
+    return names;
+  }
+  StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
     const std::string folder = name.path.empty() ? "" : name.path + "/";
-    std::vector<std::string> names;
+    std::vector<ListedFile> files;
     for (const auto& [path, size] : snapshot.files) {
-      if (path.starts_with(folder) && path.find('/', folder.size()) == path.npos)
-        names.push_back(path.substr(folder.size()));
+      if (path.starts_with(folder)) files.push_back({path.substr(folder.size()), size});
     }
-    return names;
+    return files;
   }
   StatusOr<bool> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
@@ -257,8 +264,10 @@ class HubFiles final : public Scheme {
     for (fs::recursive_directory_iterator it(snapshot.folder, error), end; !error && it != end;
          it.increment(error)) {
       std::error_code none;
-      if (it->is_regular_file(none))
-        snapshot.files.emplace_back(it->path().string().substr(snapshot.folder.size() + 1), 0);
+      if (it->is_regular_file(none)) {
+        snapshot.files.emplace_back(it->path().string().substr(snapshot.folder.size() + 1),
+                                    it->file_size(none));
+      }
     }
     return error ? IoError(error.value(), "cannot list the cache") : OkStatus();
   }

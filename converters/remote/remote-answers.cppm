@@ -62,7 +62,13 @@ std::string XmlRoot(std::string_view xml);
 
 // One page of a listing of S3.
 struct ListPage {
-  std::vector<std::string> keys, prefixes;
+  struct Key {
+    std::string key;
+    std::optional<std::uint64_t> bytes;  // nullopt if the page does not say
+    bool operator==(const Key&) const = default;
+  };
+  std::vector<Key> keys;
+  std::vector<std::string> prefixes;
   std::string next;  // the token of the next page; empty for the last
 };
 // nullopt if the XML is not such a page.

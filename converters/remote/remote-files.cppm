@@ -24,6 +24,7 @@ class Scheme {
   virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) = 0;
   virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
   virtual StatusOr<std::vector<std::string>> List(const std::string& url) = 0;
+  virtual StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) = 0;
   virtual StatusOr<bool> Exists(const std::string& url) = 0;
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
                                                  const FileSinkOptions& options) = 0;

@@ -40,10 +40,12 @@ class S3Object final : public Object {
   const S3Name s3_;
 };
 
-StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, int most) {
+// A page of the keys in a folder, or with `below` of those in the folders below it, too.
+StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, int most, bool below) {
   // Sorted, as the signature requires.
   std::string query = next.empty() ? "" : "continuation-token=" + PercentEncoded(next) + "&";
-  query += "delimiter=%2F&encoding-type=url&list-type=2&max-keys=" + std::to_string(most) +
+  if (!below) query += "delimiter=%2F&";
+  query += "encoding-type=url&list-type=2&max-keys=" + std::to_string(most) +
            "&prefix=" + PercentEncoded(folder.key);
   S3Client& client = S3Client::The();
   const S3Request request{
@@ -84,28 +86,26 @@ class S3Files final : public Scheme {
     if (name.key.empty() || name.key.ends_with('/')) return true;
     if (HasExtension(name.key)) return false;
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
-    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, "", 1));
+    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, "", 1, false));
     return !page.keys.empty() || !page.prefixes.empty();
   }
   StatusOr<std::vector<std::string>> List(const std::string& url) override {
-    ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
     std::vector<std::string> names;
-    std::string next;
-    std::set<std::string> seen;
-    do {
-      ZT_ASSIGN_OR_RETURN(ListPage page, AskPage(folder, next, 1000));
-      for (const std::string& key : page.keys) {
-        const std::string name = key.substr(std::min(folder.key.size(), key.size()));
-        // A key equal to the prefix stands for the folder itself.
-        if (!name.empty() && key.starts_with(folder.key)) names.push_back(name);
-      }
-      if (names.size() > kMostListed)
-        return InvalidArgument("the folder has more than 200000 files; name the files");
-      next = std::move(page.next);
-      if (!next.empty() && (!seen.insert(next).second || seen.size() > kMostPages))
-        return InvalidData("the store's listing does not end");
-    } while (!next.empty());
+    ZT_RETURN_IF_ERROR(ForEach(url, false, [&](std::string path, const auto&) {
+      names.push_back(std::move(path));
+      return OkStatus();
+    }));
     return names;
+  }
+  StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) override {
+    std::vector<ListedFile> files;
+    ZT_RETURN_IF_ERROR(ForEach(url, true, [&](std::string path, const auto& bytes) {
+      if (!bytes) return InvalidData("the store's listing gives no size of " + Quote(path));
+      // An empty key that ends with a slash stands for a folder.
+      if (!path.ends_with('/') || *bytes > 0) files.push_back({std::move(path), *bytes});
+      return OkStatus();
+    }));
+    return files;
   }
   StatusOr<bool> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
@@ -125,6 +125,34 @@ class S3Files final : public Scheme {
     if (name.key.empty() || name.key.ends_with('/'))
       return InvalidArgument("the output is a folder; name a file");
     return CreateUpload(url, std::move(name), options);
+  }
+
+ private:
+  // Calls `take` with the path and the size of each file in a folder, or `below` it.
+  static Status ForEach(
+      const std::string& url, bool below,
+      const std::function<Status(std::string, const std::optional<std::uint64_t>&)>& take) {
+    ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
+    std::string next;
+    std::set<std::string> seen;
+    std::size_t count = 0;
+    do {
+      ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, next, 1000, below));
+      for (const auto& [key, bytes] : page.keys) {
+        // A key equal to the prefix stands for the folder itself.
+        if (key.size() <= folder.key.size() || !key.starts_with(folder.key)) continue;
+        ZT_RETURN_IF_ERROR(take(key.substr(folder.key.size()), bytes));
+        ++count;
+      }
+      if (count > kMostListed) {
+        return InvalidArgument("the folder has more than 200000 files; name the files" +
+                               std::string(below ? ", or leave them out (--files none)" : ""));
+      }
+      next = page.next;
+      if (!next.empty() && (!seen.insert(next).second || seen.size() > kMostPages))
+        return InvalidData("the store's listing does not end");
+    } while (!next.empty());
+    return OkStatus();
   }
 };
 

@@ -33,6 +33,14 @@ std::string KeyOf(std::string text) {
   return PercentDecoded(text);
 }
 
+std::optional<std::uint64_t> NumberOf(std::string_view text) {
+  std::uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  if (read.ec != std::errc() || read.ptr != end || text.empty()) return std::nullopt;
+  return number;
+}
+
 }  // namespace
 
 std::string XmlDecoded(std::string_view text) {
@@ -128,6 +136,7 @@ std::string XmlRoot(std::string_view xml) {
 std::optional<ListPage> ParseListPage(std::string_view xml) {
   ListPage page;
   std::string key;
+  std::optional<std::uint64_t> bytes;
   bool in_contents = false, truncated = false;
   const bool good = ScanXml(
       xml,
@@ -135,6 +144,8 @@ std::optional<ListPage> ParseListPage(std::string_view xml) {
         if (name == "Key") {
           key = KeyOf(text);
           in_contents = true;
+        } else if (name == "Size") {
+          bytes = NumberOf(text);
         } else if (name == "Prefix") {
           key = KeyOf(text);
         } else if (name == "NextContinuationToken") {
@@ -144,9 +155,11 @@ std::optional<ListPage> ParseListPage(std::string_view xml) {
         }
       },
       [&](std::string_view name) {
-        if (name == "Contents" && in_contents) page.keys.push_back(std::move(key));
+        if (name == "Contents" && in_contents) page.keys.push_back({std::move(key), bytes});
         if (name == "CommonPrefixes") page.prefixes.push_back(std::move(key));
-        if (name == "Contents") in_contents = false;
+        if (name != "Contents") return;
+        in_contents = false;
+        bytes.reset();
       });
   if (!good || XmlRoot(xml) != "ListBucketResult") return std::nullopt;
   if (!truncated) page.next.clear();

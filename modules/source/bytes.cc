@@ -135,7 +135,8 @@ class ReopenedFile final : public ByteSource {
     ZT_ASSIGN_OR_RETURN(const auto file, Reopen());
     return file->ReadAt(offset, out);
   }
-  Status CheckUnchanged() override { return Reopen().status(); }
+  // A URL has no stamp, and is not asked for again.
+  Status CheckUnchanged() override { return stamp_ ? Reopen().status() : OkStatus(); }
 
  private:
   // Null of a URL.
@@ -335,6 +336,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
 
 StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& path) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> first, OpenFile(path));
+  if (first->sequential()) return Unsupported("its server does not support ranges");
   return std::make_shared<ReopenedFile>(path, *first);
 }
 

@@ -76,4 +76,31 @@ StatusOr<std::vector<std::string>> ListFolder(const std::string& path) {
   return names;
 }
 
+StatusOr<std::vector<std::string>> ListFolders(const std::string& path) {
+  std::vector<std::string> names;
+  if (IsUrl(path)) {
+    ZT_ASSIGN_OR_RETURN(const std::vector<ListedFile> files, ListBelow(path));
+    for (const ListedFile& file : files) {
+      std::string name = file.path.substr(0, file.path.find('/'));
+      if (name.size() < file.path.size() && !name.empty()) names.push_back(std::move(name));
+    }
+  } else {
+    ZT_ASSIGN_OR_RETURN(names, ListFolder(path));
+    std::erase_if(names, [&](const std::string& name) {
+      std::error_code error;
+      return !fs::is_directory(fs::symlink_status(fs::path(path) / name, error));
+    });
+  }
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) {
+  if (g_files == nullptr) return NoUrls();
+  ZT_ASSIGN_OR_RETURN(std::vector<ListedFile> files, g_files->ListBelow(url));
+  std::ranges::sort(files);
+  return files;
+}
+
 }  // namespace zt

@@ -58,6 +58,13 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& pat
 
 // ---- names --------------------------------------------------------------------------------------
 
+// A file below a folder: its path there, of names between slashes, and its size in bytes.
+struct ListedFile {
+  std::string path;
+  std::uint64_t bytes = 0;
+  auto operator<=>(const ListedFile&) const = default;  // by path, then size
+};
+
 // Serves names with a scheme, "https://host/model.zt": files that are read over a network. OpenFile
 // and the functions below accept them after SetUrlFiles, which zt.remote calls; before, they are
 // kUnimplemented.
@@ -70,6 +77,9 @@ class UrlFiles {
   virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
   // Names of the files in a folder; kUnimplemented if its server lists none.
   virtual StatusOr<std::vector<std::string>> List(const std::string& url) = 0;
+  // All files in a folder and in those below it, as its server lists them: the paths are not
+  // trusted.
+  virtual StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) = 0;
   // True if a file of this name exists.
   virtual StatusOr<bool> Exists(const std::string& url) = 0;
 };
@@ -86,6 +96,10 @@ bool IsRegularFile(const std::string& path);
 std::optional<std::uint64_t> SizeOfFile(const std::string& path);
 // Names of a folder's entries, in no order; for a URL, of the files only.
 StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
+// Names of the folders in a folder, in order, without links.
+StatusOr<std::vector<std::string>> ListFolders(const std::string& path);
+// UrlFiles::ListBelow, in order.
+StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url);
 
 // ---- opening ------------------------------------------------------------------------------------
 

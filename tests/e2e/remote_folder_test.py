@@ -1,0 +1,139 @@
+"""Folders on servers: those of make_folders.py, in a bucket and on the Hub, give the file, the words and the folder that they give here."""
+import json
+import shutil
+
+import make_folders
+import make_safetensors
+import remote_server
+import support
+from make_folders import HIDDEN, OTHER
+
+
+def read(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class Folders(remote_server.Remote):
+    def setUp(self):
+        super().setUp()
+        self.server.store.buckets["b"] = {}
+        self.hub = self.server.hub
+        self.weights = make_safetensors.encode({"t": ("U8", [3], b"abc")})
+
+    def put(self, files):
+        """The URLs of a folder with these files, on the Hub and in a bucket."""
+        self.hub.repositories["org/name"] = files
+        bucket = self.server.store.buckets["b"]
+        bucket.clear()
+        for path, content in files.items():
+            bucket["deep/" + path] = (content, f'"{len(bucket)}"', {})
+        return "hf://org/name", "s3://b/deep/"
+
+    def take(self, given, *options):
+        """The .zt file of a folder, and what was said to be left out of it: path -> why."""
+        process = self.run_program("convert", given, "-o", self.path("out.zt"), "--no-sync", "-f", "-v", *options)
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        lines = [line.removeprefix("ztstream: ").split(": left out: ") for line in process.stderr.decode().splitlines() if ": left out: " in line]
+        return self.path("out.zt").read_bytes(), dict(lines)
+
+    def back(self):
+        """The folder that comes out of it again."""
+        self.succeed("extract", self.path("out.zt"), "-o", f"{self.path('back')}/", "--to", "safetensors", "--no-sync")
+        files = read(self.path("back"))
+        shutil.rmtree(self.path("back"))
+        return files
+
+    def local(self, name):
+        """A folder of make_folders.py without links, modes and empty folders, which a server does not know."""
+        made, folder = self.path("made"), self.path("folder")
+        for path in (made, folder):
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir()
+        make_folders.FOLDERS[name](made)
+        for path, content in read(made).items():
+            make_folders.put(folder, path, content)
+        return folder
+
+    def test_every_folder(self):
+        self.hub.page = self.server.store.page = 3
+        for name in make_folders.FOLDERS:
+            folder = self.local(name)
+            want, left_out = self.take(folder)
+            files = self.back()
+            for url in self.put(read(folder)):
+                with self.subTest(name, url=url):
+                    self.assertEqual(self.take(url), (want, left_out))
+                    self.assertEqual(self.back(), files)
+
+    def test_options(self):
+        folder = self.local("llama")
+        for options in (["--files", "none"], ["--files", "*.json"], ["--files", "all"], ["--files", "dense"], ["--spec", "1.1"], ["--spec", "2.0"]):
+            with self.subTest(options):
+                want = self.take(folder, *options)
+                for url in self.put(read(folder)):
+                    self.assertEqual(self.take(url, *options), want)
+
+    def test_from_server_to_server(self):
+        folder = self.local("llama")
+        want, _ = self.take(folder)
+        for number, url in enumerate(self.put(read(folder))):
+            self.succeed("convert", url, "-o", f"s3://b/{number}.zt")
+            self.assertEqual(self.server.store.buckets["b"][f"{number}.zt"][0], want)
+
+    def test_the_cache_offline(self):
+        folder = self.local("llama")
+        want = self.take(folder)
+        cache = self.path("cache")
+        repository = cache / "models--org--name"
+        shutil.copytree(folder, repository / "snapshots" / remote_server.COMMIT)
+        make_folders.put(repository, "refs/main", remote_server.COMMIT)
+        self.environment.update({"HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"})
+        self.assertEqual(self.take("hf://org/name"), want)
+        self.assertEqual(self.server.requests, [])
+
+    def test_hostile_listings(self):
+        """Each path is told with the rule that it breaks, and none is repaired."""
+        paths = {"../out": ("../", HIDDEN), "a/../b": ("a/../", HIDDEN), ".git/config": (".git/", HIDDEN), ".git/b/c": (".git/", HIDDEN), "sub/.x/y": ("sub/.x/", HIDDEN),
+                 ".env": (".env", HIDDEN), "/etc/x": ("/etc/x", "path '/etc/x': it is absolute"), "a//b": ("a//b", "path 'a//b': a segment is empty"),
+                 "a\\b": ("a\\b", "path 'a\\\\b': it holds '\\\\'"), "a\x1b[2J": ("a\\x1b[2J", "path 'a\\x1b[2J': it holds a control character"),
+                 "CON": ("CON", "path 'CON': a segment is the name of a device on Windows"), "sub/": ("sub/", "path 'sub/': it ends in '/'"),
+                 "config.json/x": ("config.json/x", "path 'config.json/x': it lies below 'config.json', which is a file"),
+                 "config.jsoN": ("config.json", "path 'config.json': it differs from 'config.jsoN' only in case"), "big.bin": ("big.bin", OTHER)}
+        files = {"model.safetensors": self.weights, "config.json": b"{}", "é": b"1", **{path: b"2" for path in paths}, "big.bin": bytes((1 << 20) + 1)}
+        for url in self.put(files):
+            with self.subTest(url):
+                _, said = self.take(url)
+                expected = dict(paths.values())
+                del expected["config.json/x"]
+                self.assertRegex(said.pop("config.json/x"), "^path 'config.json/x': it lies below '.*', which is a file$")
+                self.assertEqual(said, expected)
+                self.assertEqual(sorted(self.back()), ["config.jsoN", "model.safetensors", "é"])
+
+    def test_a_path_twice(self):
+        self.put({"model.safetensors": self.weights, "config.json": b"{}"})
+        self.server.fault = lambda request: remote_server.Change(
+            lambda answer: setattr(answer, "body", json.dumps([row for row in json.loads(answer.body) for _ in range(1 + (row["path"] == "config.json"))]).encode())) if "/tree/" in request.path else None
+        self.assertEqual(self.take("hf://org/name", "--files", "*.json")[1], {"config.json": "path 'config.json': it occurs twice"})
+        self.assertEqual(sorted(self.back()), ["config.json", "model.safetensors"])
+
+    def test_wrong_sizes(self):
+        urls = self.put({"model.safetensors": self.weights, "config.json": b"{}"})
+        self.server.store.sizes["deep/config.json"] = 3
+        self.server.fault = lambda request: remote_server.Change(
+            lambda answer: setattr(answer, "body", answer.body.replace(b'"size": 2,', b'"size": 3,'))) if "/tree/" in request.path else None
+        for url in urls:
+            with self.subTest(url):
+                self.fail_with(support.INVALID, "convert", url, "-o", self.path("none.zt"), says=["config.json", "it had 3 when the run began"])
+                self.assertFalse(self.path("none.zt").exists())
+
+    def test_sizes_that_are_none(self):
+        url = self.put({"model.safetensors": self.weights, "config.json": b"{}"})[1]
+        for size in ("", "-1", "1e3", str(1 << 64), "two"):
+            self.server.store.sizes["deep/config.json"] = size
+            self.fail_with(support.INVALID, "convert", url, "-o", self.path("none.zt"), says="no size of 'config.json'")
+
+    def test_a_file_that_is_gone(self):
+        urls = self.put({"model.safetensors": self.weights, "config.json": b"{}"})
+        self.server.fault = lambda request: remote_server.Answer(404, {}, b"") if request.path.endswith("config.json") and request.method == "GET" else None
+        for url in urls:
+            self.fail_with(support.IO, "convert", url, "-o", self.path("none.zt"), says="config.json")
