@@ -439,6 +439,19 @@ TEST(Gguf, MalformedRecordIsAnError) {
           << key;
     }
   }
+  const Value name("a"), number(std::uint64_t{1});
+  const auto status_of = [&](Value::Array entry) {
+    Value::Map changed = record;
+    SetMember(changed, "tensors", Value(Value::Array{Value(std::move(entry))}));
+    return Plan({{"gguf", Value(changed)}}, source->objects()).status();
+  };
+  for (const Value::Array& entry : {Value::Array{}, {name}, {number, name}, {name, number}}) {
+    EXPECT_THAT(status_of(entry),
+                Fails(StatusCode::kDataLoss,
+                      HasSubstr("an entry of 'tensors' is not a list of name and type")));
+  }
+  EXPECT_OK(status_of({name, Value("f32")}));
+  EXPECT_OK(status_of({name, Value("f32"), number}));  // what later versions may add
 }
 
 TEST(Gguf, MetadataThatOurReaderRefusesIsNotWritten) {

@@ -4,6 +4,7 @@ import json
 
 import numpy
 
+import make_zt
 from support import DATA, NUMERIC, EndToEnd, read_zt
 
 GGUF = DATA / "gguf"
@@ -66,6 +67,17 @@ class Dtype(EndToEnd):
                         values = numpy.frombuffer(was["bytes"], {"f32": "<f4", "f64": "<f8"}[was["dtype"]])
                         self.assertEqual(part["dtype"], "f16")
                         self.assertEqual(part["bytes"], values.astype("<f2").tobytes())
+
+    def test_components_of_other_formats_are_no_elements(self):
+        """What is called data or values in a format that is neither dense nor sparse keeps its type."""
+        part = {"dtype": "f32", "data": numpy.arange(2, dtype="<f4").tobytes()}
+        source = self.put("in.zt", make_zt.encode_1({
+            "mine": {"format": "mine/1", "shape": [2], "components": {"values": part, "data": part}},
+            "d": {"format": "dense", "shape": [2], "components": {"data": part}}}))
+        self.succeed("convert", "-q", "--dtype", "f16", source, "-o", self.path("o.zt"))
+        objects = read_zt(self.path("o.zt"))["objects"]
+        self.assertEqual({name: {role: each["dtype"] for role, each in entry["components"].items()} for name, entry in objects.items()},
+                         {"mine": {"values": "f32", "data": "f32"}, "d": {"data": "f16"}})
 
     def test_what_a_type_cannot_hold_is_counted_and_named(self):
         values = numpy.array([1, 1e6, -1e6, numpy.nan, 2], "<f4")

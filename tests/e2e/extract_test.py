@@ -307,6 +307,21 @@ class Folder(support.EndToEnd):
             self.assertEqual(unquote(file[:-4]), name)
             self.assertEqual(numpy.load(self.path("out") / file).tobytes(), bytes([i]))
 
+    def test_only_names_that_differ_in_case_lose_their_capitals(self):
+        names = ["A", "a", "Z", "z", "[", "Once", "AZ"]
+        source = self.safetensors("in.safetensors", {name: ("U8", [1], b"x") for name in names})
+        self.succeed("extract", "-q", source, "-o", str(self.path("out")) + "/")
+        self.assertEqual(self.entries(self.path("out")), sorted([
+            "%41.npy", "a.npy", "%5A.npy", "z.npy", "[.npy", "Once.npy", "AZ.npy"]))
+
+    def test_the_longest_name(self):
+        most = "x" * 200
+        source = self.safetensors("in.safetensors", {most: ("U8", [1], b"x")})
+        self.succeed("extract", "-q", source, "-o", str(self.path("out")) + "/")
+        self.assertEqual(self.entries(self.path("out")), [most + ".npy"])
+        source = self.safetensors("in.safetensors", {most + "y": ("U8", [1], b"x")})
+        self.fail_with(UNSUPPORTED, "extract", source, "-o", str(self.path("more")) + "/", says="would have 201 bytes, the limit is 200")
+
     def test_all_or_nothing(self):
         source = self.safetensors("in.safetensors", {"a": ("U8", [1], b"a"), "b": ("U8", [1], b"b")})
         folder = self.path("out")
