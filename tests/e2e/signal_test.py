@@ -5,7 +5,7 @@ it the output is as it was, with 130 (SIGINT then ends the program), or complete
 After kill -9 what is left has a known name, and the next run removes it.
 
 ZT_FAULT_SHIM names the library. ZT_SIGNALS sets how many steps of each command are tried (default 8; "all"), ZT_SEED
-which. ZT_FAULTS_JOBS runs at a time (default 4, which mostly sleep).
+which. ZT_FAULTS_JOBS runs at a time (default 12, which mostly sleep).
 """
 import collections
 import concurrent.futures
@@ -156,7 +156,7 @@ class Signals(support.EndToEnd):
     def test_every_step_of_every_command(self):
         chosen = random.Random(int(os.environ.get("ZT_SEED", "1")))
         numbers, found = itertools.count(), collections.Counter()
-        with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("ZT_FAULTS_JOBS", "4"))) as pool:
+        with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("ZT_FAULTS_JOBS", "12"))) as pool:
             runs = []
             for name, command in self.commands():
                 process, steps, out = self.run_signalled(next(numbers), command, CALLS, 0, 0, 0)
