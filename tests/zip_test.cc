@@ -53,6 +53,19 @@ TEST(Zip, EntriesAndTheirBytes) {
   EXPECT_EQ(Text(*deflated, 2, 6), "flated");
 }
 
+TEST(Zip, DeflatedEntriesOfManyBuffers) {
+  std::string content;
+  for (std::uint32_t state = 1; content.size() < 1'000'000;) {
+    state = state * 1664525 + 1013904223;
+    content += static_cast<char>(state >> 24);
+  }
+  const std::string archive =
+      Zip({{.name = "first", .content = std::string(1000, '-')},
+           {.name = "random", .content = content, .deflate = true}});
+  auto zip = Must(Open(archive));
+  EXPECT_TRUE(Text(*Must(zip->OpenEntry(1)), 0, content.size()) == content);
+}
+
 // Counts the bytes that are read.
 class Counted final : public ByteSource {
  public:

@@ -433,6 +433,13 @@ class Gguf(support.EndToEnd):
                 for given in (source, self.path("a.zt")):
                     self.succeed("extract", "-f", given, "-o", self.path("out.gguf"))
                     self.assertEqual(self.path("out.gguf").read_bytes(), want)
+        # An empty tensor lies nowhere, wherever its header says.
+        empty = self.make_gguf([("a", [4], 0, b"abcd" * 4), ("e", [0], 0, b"")])
+        for place in (1 << 40, (1 << 64) - 32):
+            info = struct.pack("<IQ", 0, 32)
+            self.assertEqual(empty.count(info), 1)
+            source = self.put("in.gguf", empty.replace(info, struct.pack("<IQ", 0, place)))
+            self.succeed("convert", "-f", source, "-o", self.path("a.zt"))
         long = self.put("in.gguf", self.make_gguf([("n" * 63, [2], 0, bytes(8)), ("m" * 64, [2], 0, bytes(8))]))
         self.fail_with(UNSUPPORTED, "extract", long, "-o", self.path("long.gguf"),
                        says=("tensor '" + "m" * 64, "1 to 63 bytes", "--rename"))
