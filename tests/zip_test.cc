@@ -59,9 +59,8 @@ TEST(Zip, DeflatedEntriesOfManyBuffers) {
     state = state * 1664525 + 1013904223;
     content += static_cast<char>(state >> 24);
   }
-  const std::string archive =
-      Zip({{.name = "first", .content = std::string(1000, '-')},
-           {.name = "random", .content = content, .deflate = true}});
+  const std::string archive = Zip({{.name = "first", .content = std::string(1000, '-')},
+                                   {.name = "random", .content = content, .deflate = true}});
   auto zip = Must(Open(archive));
   EXPECT_TRUE(Text(*Must(zip->OpenEntry(1)), 0, content.size()) == content);
 }

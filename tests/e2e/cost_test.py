@@ -448,8 +448,12 @@ MORE = {"zt": [LISTED, JSON_VERIFY, ID, SHOW, AS_2_0, CANONICAL, SHARDED, FOLDER
 # Commands that do not take a case, sound as it is: the exit status.
 REFUSED = {
     # what the tensors share would be written with each of them
-    torch_tensors_of_one_dict: {5: [CONVERT, AS_2_0, SHARDED, FOLDER]},
+    torch_tensors_of_one_dict: {5: [CONVERT, AS_2_0, SHARDED, FOLDER, SHOW]},
+    # names of more than 200 bytes
+    colliding_tensors: {5: [FOLDER]},
+    colliding_objects: {5: [FOLDER]},
     # several arrays; a name beyond 2.0's limit; formats of others hold no such layout
+    elements_in_disorder: {5: [SHOW]},
     components: {5: [SHOW, FOLDER]},
     components_of_a_long_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
     aliases_of_a_long_name: {5: [FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},

@@ -5,7 +5,7 @@ import json
 import numpy
 
 import make_zt
-from support import DATA, NUMERIC, EndToEnd, read_zt
+from support import DATA, DONE, NUMERIC, EndToEnd, read_zt
 
 GGUF = DATA / "gguf"
 EXPECTED = {"quants.gguf": json.loads((GGUF / "expected.json").read_text())["quants.gguf"],
@@ -78,6 +78,13 @@ class Dtype(EndToEnd):
         objects = read_zt(self.path("o.zt"))["objects"]
         self.assertEqual({name: {role: each["dtype"] for role, each in entry["components"].items()} for name, entry in objects.items()},
                          {"mine": {"values": "f32", "data": "f32"}, "d": {"data": "f16"}})
+
+    def test_what_a_number_became_is_said_for_each_type(self):
+        source = self.safetensors("in.safetensors", {"w": ("F32", [2], numpy.array([1e30, 1], "<f4").tobytes())})
+        for element, became in [("f8_e5m2", "infinity"), ("f16", "infinity"), ("f8_e4m3fn", "NaN, for the type has no infinity"),
+                                ("f8_e5m2fnuz", "NaN, for the type has no infinity"), ("i8", "the largest value")]:
+            said = self.expect(DONE, "convert", "-f", "--dtype", element, "--on-overflow", "inf", source, "-o", self.path("o.zt")).stderr
+            self.assertIn(f"tensor 'w': 1 value did not fit and became {became}\n", said.decode())
 
     def test_what_a_type_cannot_hold_is_counted_and_named(self):
         values = numpy.array([1, 1e6, -1e6, numpy.nan, 2], "<f4")
