@@ -68,6 +68,13 @@ class Numpy(EndToEnd):
         self.assertEqual({name: entry["components"]["data"]["bytes"] for name, entry in objects.items()},
                          {name: array.tobytes() for name, array in arrays.items()})
 
+    def test_a_format_that_is_none_of_a_matrix(self):
+        for name in ("abc", "png", "csr2"):
+            source = self.path("m.npz")
+            numpy.savez(source, format=name.encode(), shape=numpy.array([2, 2]), data=numpy.arange(3), row=numpy.arange(3),
+                        col=numpy.arange(3), indices=numpy.arange(3), indptr=numpy.arange(3))
+            self.assertEqual(sorted(self.converted(source, "--exclude", "format")["objects"]), ["col", "data", "indices", "indptr", "row", "shape"])
+
     def test_a_folder_of_npy_is_one_file(self):
         folder = self.path("arrays")
         folder.mkdir()

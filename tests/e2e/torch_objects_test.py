@@ -301,6 +301,13 @@ class TorchObjects(EndToEnd):
         self.assertIn("'big.0' (a number of more than 64 bits)", said)
         self.assertIn("'name.0'", said)
 
+    def test_containers_made_from_the_stack(self):
+        """As protocol 0 makes dicts and lists: of all that lies above a mark."""
+        _, attributes, _ = self.converted(b"(" + text("w") + tensor() + text("l") + b"(" + number(1) + number(2) + b"l" +
+                                          text("d") + b"(" + text("k") + number(3) + b"dd")
+        self.assertEqual(attributes, {"l": [1, 2], "d.k": 3})
+        self.refused(b"(" + text("w") + tensor() + text("x") + b"d", "damaged", INVALID)
+
     def test_values_that_nest_too_deep_are_left_out(self):
         """Attributes of .zt nest 64 levels: what is deeper was listed, and then refused the whole file."""
         deep = lambda levels: b"]" * levels + number(1) + b"a" * levels
