@@ -112,7 +112,7 @@ class Store:
         return self
 
     def __exit__(self, *_):
-        if self.process:
+        if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             self.process.wait()
         if self.outside:
