@@ -404,6 +404,19 @@ class Sink(S3):
         self.assertEqual(process.returncode, support.INVALID, process.stderr)
         self.assertIn(b"other bytes than were sent", process.stderr)
 
+    def test_parts_of_one_size(self):
+        """As some stores want them: of what is converted, of a shard, and of what is extracted, whose sizes are known."""
+        self.store.equal_parts = True
+        large = remote_server.big_file(self.path("large.safetensors"), tensors=30)
+        for words in (["convert", large, "-o", "s3://out/a.zt"], ["convert", large, "--shards", "1", "-o", "s3://out/b.zt"],
+                      ["extract", large, "-o", "s3://out/c.safetensors"]):
+            with self.subTest(words[0]):
+                self.objects.clear()
+                self.server.requests.clear()
+                self.succeed(*words)
+                parts = {request.arguments["partNumber"]: len(request.body) for request in self.calls("PUT", "partNumber")}
+                self.assertEqual([parts["1"], parts["2"], len(parts)], [16 * MIB, 16 * MIB, 3])
+
     def test_signals(self):
         """While parts are sent; and while the last of them takes longer than a run may after a signal."""
         large = remote_server.big_file(self.path("large.safetensors"), tensors=30)
