@@ -113,9 +113,8 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards)
   NameList names;
   std::size_t missing = 0;
   for (const std::string& shard : shards) {
-    const std::string path = (folder / shard).string();
-    if (Exists(path)) continue;
-    names.Add(path);
+    if (Exists((folder / shard).string())) continue;
+    names.Add(shard);
     ++missing;
   }
   if (missing == 0) return OkStatus();

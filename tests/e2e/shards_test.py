@@ -554,7 +554,7 @@ class AsOne(Shards):
             restore()
 
         self.shard(4, 5).unlink()
-        refused(f"shard {self.shard(4, 5)} is missing")
+        refused(f"shard {shard_name(4, 5)} is missing")
         shutil.copy(self.shard(3, 5), self.shard(2, 5))
         refused(shard_name(2, 5))
         self.shard(2, 5).write_bytes(self.shard(2, 5).read_bytes()[:-1])
