@@ -141,9 +141,18 @@ Status FolderSink::Finish() {
     const int error = sink_io::SyncError([&] { return ::syncfs(staging_.fd()); });
     if (error != 0) return WithFile(IoError(error, "cannot sync the file system it is on"), path_);
   }
-  if (beside_) ZT_RETURN_IF_ERROR(Appear());
-  // The folder was there, or another run has made it since.
-  if (!beside_) ZT_RETURN_IF_ERROR(MoveFiles());
+  // Lasts until the names are durable. Waiting for a lock is no part of it: a signal may end that.
+  std::optional<Publication> publication;
+  if (beside_) {
+    publication.emplace();
+    ZT_RETURN_IF_ERROR(Appear());
+  }
+  if (!beside_) {  // the folder was there, or another run has made it since
+    publication.reset();
+    ZT_RETURN_IF_ERROR(LockFolder());
+    publication.emplace();
+    ZT_RETURN_IF_ERROR(MoveFiles());
+  }
   if (!options_.sync) return OkStatus();
   const int error = sink_io::SyncError([&] { return ::fsync(holder_); });
   if (error == 0) return OkStatus();
@@ -154,7 +163,6 @@ Status FolderSink::Finish() {
 // Renames the folder. rename(2) replaces an empty folder and nothing else; where it is another,
 // beside_ becomes false and nothing else is done.
 Status FolderSink::Appear() {
-  const Publication publication;
   // The mode that a new folder gets here: umask(2) cannot be read without being set.
   const std::string probe = Staged(std::string(kProbe));
   struct stat made;
@@ -175,17 +183,18 @@ Status FolderSink::Appear() {
   return WithFile(IoError(error, "cannot move the folder into place"), path_);
 }
 
+// One run after another, so that of two for the same files one is refused. Not all file systems
+// have locks.
+Status FolderSink::LockFolder() const {
+  if (Lock(holder_)) return OkStatus();
+  return WithFile(IoError("another process has kept the folder locked (flock) for " +
+                          std::to_string(kLockSeconds) + " seconds"),
+                  path_);
+}
+
 // Moves files, and folders of them, into the folder.
 Status FolderSink::MoveFiles() {
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(staging_.path()));
-  // One run after another, so that of two for the same files one is refused. Not all file systems
-  // have locks.
-  if (!Lock(holder_)) {
-    return WithFile(IoError("another process has kept the folder locked (flock) for " +
-                            std::to_string(kLockSeconds) + " seconds"),
-                    path_);
-  }
-  const Publication publication;
   Status status = options_.whole ? CheckNew(path_) : CheckFiles(path_, names, options_.overwrite);
   for (std::size_t i = 0; i < names.size() && status.ok(); ++i) {
     const std::string from = Staged(names[i]), to = path_ + "/" + names[i];

@@ -200,6 +200,7 @@ class FolderSink {
  private:
   FolderSink() = default;
   Status Appear();
+  Status LockFolder() const;
   Status MoveFiles();
 
   std::string path_;
