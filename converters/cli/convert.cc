@@ -168,7 +168,9 @@ StatusOr<WriterOptions> MakeWriterOptions(const Args& args, const Rules& rules) 
   options.zstd.frame_bytes = args.chunk;
   ZT_RETURN_IF_ERROR(Annotate(Validate(options.zstd), "--zstd, --chunk"));
   // Here, for what is wrong with options is said before what is wrong with files.
-  ZT_RETURN_IF_ERROR(Writer::Create(DiscardSink(), options).status());
+  WriterOptions tried = options;
+  tried.threads = 1;  // starts none
+  ZT_RETURN_IF_ERROR(Writer::Create(DiscardSink(), tried).status());
   return options;
 }
 
