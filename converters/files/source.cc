@@ -50,8 +50,10 @@ class FilesSource final : public TensorSource {
 
  private:
   StatusOr<std::shared_ptr<ByteSource>> Open(std::uint32_t object) {
-    const MutexLock lock(mutex_);
-    if (const auto found = read_.find(object); found != read_.end()) return found->second;
+    {
+      const MutexLock lock(mutex_);
+      if (const auto found = read_.find(object); found != read_.end()) return found->second;
+    }
     ZT_RETURN_IF_ERROR(CheckStaysInside(folder_, names_[object], options_));
     ZT_ASSIGN_OR_RETURN(auto bytes, OpenFileForEachRead(paths_[object]));
     const std::uint64_t size = bytes->size().value_or(0);
@@ -59,6 +61,7 @@ class FilesSource final : public TensorSource {
       return InvalidData("the file has " + std::to_string(size) + " bytes, it had " +
                          std::to_string(objects_[object].shape[0]) + " when the run began");
     }
+    const MutexLock lock(mutex_);
     return read_.emplace(object, std::move(bytes)).first->second;
   }
 
