@@ -223,7 +223,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
       tensor.name = own + " (" + std::to_string(++count) + ")";
     } while (names_.Find(tensor.name, name_of));
     if (!tensor.problem.ok()) return;
-    tensor.problem = graphs_[object] == tensor.graph
+    tensor.problem = graphs_[object] == tensor.graph || problems_.contains(object)
                          ? InvalidData("another tensor of the model is named " + Quote(own))
                          : Unsupported("another of the model's graphs holds a tensor named " +
                                        Quote(own) + ", and they are not stored alike");
