@@ -19,7 +19,7 @@ using internal::MutexLock;
 // ready again. So ordering costs no waiting, and no worker is ever blocked by another.
 //
 // Many workers share little: each ordered stage has its own lock, a parallel stage has none, and the
-// lock of all is taken when a task begins and when it ends. Nobody is woken under a lock.
+// lock of all is taken when a task begins and when it ends. Workers are not woken under a lock.
 //
 // A task is stored in a map node, which moves between maps, and Submit reserves space in each gate:
 // workers allocate nothing, so they cannot run out of memory.
