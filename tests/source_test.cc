@@ -384,6 +384,29 @@ TEST(Pipe, TruncationSaysWhere) {
   EXPECT_THAT(Why(ReadError(*other, 100, 1)), HasSubstr("it ends at byte 6, "));
 }
 
+TEST(ReadAll, OfPipesAndMemory) {
+  const std::string content = Content(5000);
+  for (const std::string& text : {content, std::string()}) {
+    Dribble dribble(text);
+    EXPECT_EQ(Must(ReadAll(*dribble.Open(), 5000)), text);
+    EXPECT_EQ(Must(ReadAll(*MemoryBytes(BytesOf(text), "memory"), 5000)), text);
+  }
+  const auto too_long = Fails(StatusCode::kDataLoss, "it has more than 4999 bytes");
+  Dribble dribble(content);
+  EXPECT_THAT(ReadAll(*dribble.Open(), 4999).status(), too_long);
+  EXPECT_THAT(ReadAll(*MemoryBytes(BytesOf(content), "memory"), 4999).status(), too_long);
+}
+
+TEST(KnownSize, IsNotThatOfAPipe) {
+  EXPECT_EQ(Must(KnownSize(*MemoryBytes(BytesOf("abc"), "memory"), "a model")), 3u);
+  Dribble dribble("abc");
+  EXPECT_THAT(KnownSize(*dribble.Open(), "a model").status(),
+              Fails(StatusCode::kUnimplemented, "a model cannot be read from a pipe; name a file"));
+  EXPECT_THAT(NotFromPipe("https://host/m", "a model"),
+              Fails(StatusCode::kUnimplemented,
+                    "a model cannot be read from a server without ranges; download it"));
+}
+
 TEST(Peek, OfFilesAndMemory) {
   const auto source = MemoryBytes(BytesOf("abc"), "memory");
   EXPECT_EQ(Peek(*source, 2)->size(), 2u);

@@ -34,7 +34,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> by
     ZT_ASSIGN_OR_RETURN(format, Recognise(head));
   }
   if (bytes->sequential() && !format->read_from_end.empty())
-    return NotFromPipe(format->read_from_end);
+    return NotFromPipe(bytes->name(), format->read_from_end);
   return format->open({std::move(bytes), path, stem, options});
 }
 
@@ -238,10 +238,6 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options) {
   ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
   return ChooseZt(folder, found, options);
-}
-
-Status NotFromPipe(std::string_view what) {
-  return Unsupported(std::string(what) + " is read from its end; name a file");
 }
 
 StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs& options) {

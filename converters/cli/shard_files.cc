@@ -97,7 +97,8 @@ namespace {
 
 StatusOr<std::string> DigestIn(const std::string& file, DigestKind kind) {
   ZT_ASSIGN_OR_RETURN(const auto bytes, OpenFile(file));
-  std::string text(std::min(*bytes->size(), kMaxDigestFile), '\0');
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(*bytes, "a file of a digest"));
+  std::string text(std::min(size, kMaxDigestFile), '\0');
   ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
   std::string_view hex = std::string_view(text).substr(0, text.find_first_of(" \n"));
   if (hex.starts_with(kXxhsumTag)) hex.remove_prefix(kXxhsumTag.size());
@@ -123,7 +124,8 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
     hasher->Update(piece);
     return !Interrupted();
   };
-  ZT_RETURN_IF_ERROR(ReadThrough(*bytes, 0, *bytes->size(), update));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(*bytes, "a shard"));
+  ZT_RETURN_IF_ERROR(ReadThrough(*bytes, 0, size, update));
   if (Interrupted()) return Cancelled("interrupted");
   ZT_RETURN_IF_ERROR(bytes->CheckUnchanged());
   return hasher->Finish();

@@ -100,10 +100,11 @@ StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files) {
   std::vector<std::byte> buffer(kEndBytes);
   const std::string* open = nullptr;
   std::shared_ptr<ByteSource> bytes;
+  std::uint64_t size = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const Sample& sample = samples[i * samples.size() / count];
     const auto hash = [&](std::uint64_t offset, std::uint64_t most) -> Status {
-      const auto piece = std::span(buffer).first(std::min(most, *bytes->size() - offset));
+      const auto piece = std::span(buffer).first(std::min(most, size - offset));
       ZT_RETURN_IF_ERROR(WithFile(bytes->ReadAt(offset, piece), *sample.path));
       hasher->Update(piece);
       return OkStatus();
@@ -111,10 +112,10 @@ StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files) {
     if (sample.path != open) {
       ZT_ASSIGN_OR_RETURN(bytes, WithFile(OpenFile(*sample.path), *sample.path));
       open = sample.path;
-      const std::uint64_t size = *bytes->size();
+      ZT_ASSIGN_OR_RETURN(size, WithFile(KnownSize(*bytes, "a file in shards"), *sample.path));
       ZT_RETURN_IF_ERROR(hash(size - std::min(size, kEndBytes), kEndBytes));
     }
-    if (sample.offset < *bytes->size()) ZT_RETURN_IF_ERROR(hash(sample.offset, kSampleBytes));
+    if (sample.offset < size) ZT_RETURN_IF_ERROR(hash(sample.offset, kSampleBytes));
   }
   return hasher->Finish();
 }

@@ -367,7 +367,7 @@ Status CheckKind(const std::string& path) {
 
 // The file that is to be verified: of a folder the index or root in it.
 StatusOr<std::string> FileOf(const Args& args) {
-  if (args.file() == "-") return WithFile(NotFromPipe("a .zt file"), "standard input");
+  if (args.file() == "-") return WithFile(NotFromPipe("-", "a .zt file"), "standard input");
   std::string file = args.file();
   if (IsFolder(file)) {
     InputArgs options = args;

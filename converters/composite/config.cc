@@ -26,10 +26,7 @@ constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 StatusOr<std::optional<Value::Map>> ReadConfig(const fs::path& path,
                                                std::span<const std::string_view> members) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path.string()));
-  const std::uint64_t size = bytes->size().value_or(kMaxConfigBytes + 1);
-  if (size > kMaxConfigBytes) return InvalidData("it is larger than 16 MiB");
-  std::string text(size, '\0');
-  ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
+  ZT_ASSIGN_OR_RETURN(const std::string text, ReadAll(*bytes, kMaxConfigBytes));
   return ParseQuantConfig(text, members);
 }
 

@@ -344,9 +344,7 @@ StatusOr<std::unique_ptr<TensorSource>> hdf5::internal::OpenSent(std::string_vie
 
 StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource> bytes,
                                                  const InputOptions& options) {
-  if (bytes->sequential() || !bytes->size()) {
-    return Unsupported("an HDF5 file cannot be read from a pipe; name a file");
-  }
+  ZT_RETURN_IF_ERROR(KnownSize(*bytes, "an HDF5 file").status());
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHdf5HeadBytes));
   hdf5::internal::KerasModel model;
   if (LooksLikeZip(head)) {

@@ -444,9 +444,7 @@ bool LooksLikeOnnx(std::span<const std::byte> head) {
 StatusOr<std::unique_ptr<TensorSource>> OpenOnnx(std::shared_ptr<ByteSource> bytes,
                                                  const std::string& path,
                                                  const InputOptions& options) {
-  if (bytes->sequential() || !bytes->size()) {
-    return Unsupported("an ONNX model cannot be read from a pipe; name a file");
-  }
+  ZT_RETURN_IF_ERROR(KnownSize(*bytes, "an ONNX model").status());
   std::string folder;
   if (!path.empty()) {
     folder = std::filesystem::path(path).parent_path().string();

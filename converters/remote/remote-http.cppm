@@ -93,7 +93,8 @@ class Transport {
   State* state_;
 };
 
-// Passes a warning to the function that SetWarnings has set, if any.
+// Passes a warning to the function that SetWarnings has set, if any. Once: a program opens the same
+// file several times.
 void Warn(const std::string& line);
 void SetWarnings(std::function<void(const std::string&)> warn);
 

@@ -482,7 +482,7 @@ class Metadata {
     }
     const std::string name(graph_.Text(location.path));
     ZT_ASSIGN_OR_RETURN(OpenedFile* const file, FileOf(location.path, name));
-    const std::uint64_t size = *file->bytes->size();
+    ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(*file->bytes, name));
     if (location.offset > size || location.length > size - location.offset) {
       return InvalidData("a chunk ends outside " + name + "; it is truncated");
     }
@@ -577,11 +577,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
   const std::string file = (fs::path(path) / kMetadata).string();
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(file));
   const auto memory = SharedMemory(options.memory_limit);
-  Allowance allowance(*bytes->size(), memory.shared);
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(*bytes, kMetadata));
+  Allowance allowance(size, memory.shared);
   auto graph = Graph::Read(*bytes, 0, allowance);
   if (!graph.ok()) return Annotate(graph.status(), kMetadata);
-  if (graph->size() != *bytes->size())
-    return Annotate(InvalidData("bytes follow the pickle"), kMetadata);
+  if (graph->size() != size) return Annotate(InvalidData("bytes follow the pickle"), kMetadata);
   return Metadata(*graph, path, options, memory).Open();
 }
 

@@ -198,9 +198,7 @@ bool LooksLikeZip(std::span<const std::byte> head) {
 }
 
 StatusOr<std::shared_ptr<ZipArchive>> ZipArchive::Open(std::shared_ptr<ByteSource> bytes) {
-  if (bytes->sequential() || !bytes->size()) {
-    return Unsupported("a zip archive's directory is at its end, so it cannot come from a pipe");
-  }
+  ZT_RETURN_IF_ERROR(KnownSize(*bytes, "a zip archive").status());
   auto archive = std::make_shared<ZipArchive>();
   archive->bytes_ = std::move(bytes);
   ByteSource& from = *archive->bytes_;

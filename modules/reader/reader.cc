@@ -117,10 +117,7 @@ struct Reader::State {
 
   Status Init(const OpenOptions& options) {
     check_shards = options.check_shards;
-    const auto size = bytes->size();
-    if (!size)
-      return InvalidArgument("a .zt file is read from its end, so it cannot be read from a pipe");
-    file_bytes = *size;
+    ZT_ASSIGN_OR_RETURN(file_bytes, KnownSize(*bytes, "a .zt file"));
     std::vector<std::byte> head(std::min<std::uint64_t>(file_bytes, 8));
     std::vector<std::byte> tail(std::min<std::uint64_t>(file_bytes, kTailBytes));
     ZT_RETURN_IF_ERROR(bytes->ReadAt(0, head));

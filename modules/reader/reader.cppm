@@ -44,7 +44,7 @@ class Reader {
   // and for a data shard of 2.0, which cannot be read without its root. Shards are looked for in
   // the folder of the file.
   static StatusOr<std::unique_ptr<Reader>> Open(const std::string& path);
-  // Opens any ByteSource that is not sequential; a pipe is kInvalidArgument.
+  // Opens any ByteSource that is not sequential; a pipe is kUnimplemented.
   static StatusOr<std::unique_ptr<Reader>> Open(std::shared_ptr<ByteSource> bytes,
                                                 const OpenOptions& options = {});
   ~Reader();

@@ -31,7 +31,8 @@ StatusOr<std::string> DigestOfRange(ByteSource& bytes, std::uint64_t begin, std:
 }
 
 StatusOr<std::string> DigestOfBytes(ByteSource& bytes, DigestKind kind) {
-  return DigestOfRange(bytes, 0, *bytes.size(), kind);
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(bytes, "a shard"));
+  return DigestOfRange(bytes, 0, size, kind);
 }
 
 // Limit on the folder entries examined for a shard that is not found by name.
@@ -133,9 +134,10 @@ class ShardedBytes final : public ByteSource {
 
 // The first two checks of §7.3: the size in the root, and the footer of a 2.0 file.
 Status CheckShardFile(ByteSource& bytes, const StoredShard& shard) {
-  if (bytes.size() != shard.bytes) {
-    return InvalidData("it has " + std::to_string(bytes.size().value_or(0)) +
-                       " bytes, the shard table says " + std::to_string(shard.bytes));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(bytes, "a .zt file"));
+  if (size != shard.bytes) {
+    return InvalidData("it has " + std::to_string(size) + " bytes, the shard table says " +
+                       std::to_string(shard.bytes));
   }
   std::vector<std::byte> head(std::min<std::uint64_t>(shard.bytes, 8));
   std::vector<std::byte> tail(std::min<std::uint64_t>(shard.bytes, kTailBytes));
@@ -278,9 +280,10 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
     if (found.ok()) return found;
     const std::filesystem::path file = root.parent_path() / named;
     if (IsUrl(path)) {
+      const bool there = found.status().code() == StatusCode::kUnimplemented;
       return MakeStatus(found.status().code(),
                         Quote(file.string()) + ": " + Message(found.status()) +
-                            "; on a server shards are found by their names alone");
+                            (there ? "" : "; on a server shards are found by their names alone"));
     }
     const auto digest = ParseDigest(shard.digest);
     if (digest.ok() && digest->kind != DigestKind::kNone) {

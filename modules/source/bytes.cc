@@ -270,6 +270,40 @@ Status CannotGoBack(std::uint64_t position, std::uint64_t offset) {
                      std::to_string(offset) + "; save it as a file, and name that");
 }
 
+Status NotFromPipe(const std::string& name, std::string_view what) {
+  return Unsupported(std::string(what) +
+                     (IsUrl(name) ? " cannot be read from a server without ranges; download it"
+                                  : " cannot be read from a pipe; name a file"));
+}
+
+StatusOr<std::uint64_t> KnownSize(const ByteSource& source, std::string_view what) {
+  const std::optional<std::uint64_t> size = source.size();
+  if (source.sequential() || !size) return NotFromPipe(source.name(), what);
+  return *size;
+}
+
+StatusOr<std::string> ReadAll(ByteSource& source, std::uint64_t most) {
+  std::string text;
+  const auto too_long = [&] {
+    return InvalidData("it has more than " + std::to_string(most) + " bytes");
+  };
+  if (const std::optional<std::uint64_t> size = source.size()) {
+    if (*size > most) return too_long();
+    text.resize(*size);
+    ZT_RETURN_IF_ERROR(source.ReadAt(0, std::as_writable_bytes(std::span(text))));
+    return text;
+  }
+  // Byte by byte, since a read beyond the end fails.
+  while (true) {
+    ZT_ASSIGN_OR_RETURN(const bool end, source.AtEnd(text.size()));
+    if (end) return text;
+    if (text.size() == most) return too_long();
+    text.push_back('\0');
+    ZT_RETURN_IF_ERROR(
+        source.ReadAt(text.size() - 1, std::as_writable_bytes(std::span(text).last(1))));
+  }
+}
+
 StatusOr<bool> ByteSource::AtEnd(std::uint64_t offset) { return size() && offset >= *size(); }
 
 namespace {

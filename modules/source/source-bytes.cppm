@@ -110,6 +110,14 @@ StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name);
 // The error of a pipe at `position` that is to read an earlier `offset`: kUnimplemented.
 Status CannotGoBack(std::uint64_t position, std::uint64_t offset);
 
+// The error of bytes called `name` that are read in order, and may be `what`, "a .zt file", only
+// where any range can be read: it says whether a pipe or a server is in the way. kUnimplemented.
+Status NotFromPipe(const std::string& name, std::string_view what);
+// The size; NotFromPipe if it is not known or the bytes are read in order.
+StatusOr<std::uint64_t> KnownSize(const ByteSource& source, std::string_view what);
+// All bytes, of a pipe too. kDataLoss if there are more than `most`.
+StatusOr<std::string> ReadAll(ByteSource& source, std::uint64_t most);
+
 // Bytes in memory, which must outlive the source.
 std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::string name);
 

@@ -112,11 +112,51 @@ class Reading(remote_server.Remote):
         self.assertIn(b"pipe", process.stderr)
         self.assertEqual(self.path("out.zt").read_bytes(), self.convert(file, "local.zt"))
         self.serve("out.zt", self.path("out.zt"))
-        self.fail_with(support.UNSUPPORTED, "convert", "-q", self.server.url("out.zt"), "-o", self.path("x.zt"), says="read from its end")
+        self.fail_with(support.UNSUPPORTED, "convert", "-q", self.server.url("out.zt"), "-o", self.path("x.zt"), says="server without ranges")
         # A small file needs no ranges.
         small = make_safetensors.encode({"t": ("F32", [2], bytes(8))})
         self.server.files["small.safetensors"] = small
         self.convert(self.server.url("small.safetensors"), "small.zt")
+
+    def test_what_needs_ranges_is_refused_alike_by_all(self):
+        """As of python3 -m http.server: one message, one status, one warning for a file."""
+        self.server.ranges = False
+        file = remote_server.big_file(self.path("big.safetensors"), tensors=3)
+        self.convert(file, "x.zt")
+        self.succeed("extract", self.path("x.zt"), "-o", self.path("x.npz"))
+        for name, what in (("x.zt", "a .zt file"), ("x.npz", "a zip archive")):
+            url = self.serve(name, self.path(name))
+            for command in (["inspect", url], ["verify", url], ["show", url, "t"], ["extract", url, "-o", self.path("e.safetensors")],
+                            ["convert", url, "-o", self.path("c.zt")], ["diff", url, file], ["id", url]):
+                if command[0] != "verify" or name == "x.zt":
+                    self.refused(command, url, what, [url])
+        for spec, index in (("1.2", "model.zt.index.json"), ("2.0", "model.zt")):
+            folder = self.path(spec)
+            folder.mkdir()
+            self.succeed("convert", file, "-o", folder / "model.zt", "--shards", "3", "--spec", spec)
+            shards = sorted(self.serve(f"{spec}/{each.name}", each) for each in folder.iterdir() if each.suffix == ".zt" and each.name != index)
+            url = self.serve(f"{spec}/{index}", folder / index)
+            for command in (["inspect", url], ["verify", url], ["extract", url, "-o", self.path("e.safetensors")], ["convert", url, "-o", self.path("c.zt")]):
+                if spec == "1.2":
+                    self.refused(command, shards[0], "a .zt file", shards)
+                elif command[0] in ("extract", "convert"):
+                    self.fail_with(support.UNSUPPORTED, *command, "-q", says=[shards[0], "a .zt file cannot be read from a server without ranges; download it\n"])
+
+    def refused(self, command, url, what, warned):
+        process = self.run_program(*command)
+        warnings = [f"ztstream: warning: {each}: its server does not support ranges, so it is read as a pipe, from its first byte on" for each in warned]
+        said = [*warnings, f"ztstream: {url}: {what} cannot be read from a server without ranges; download it"]
+        self.assertEqual((process.returncode, process.stderr.decode().splitlines(), process.stdout), (support.UNSUPPORTED, said, b""), command)
+
+    def test_a_large_index_without_ranges(self):
+        """It is larger than what the first request asks for, and its size is not known."""
+        self.server.ranges = False
+        tensors = {f"{'a long name ' * 20}{number}": ("U8", [1], bytes([number % 251])) for number in range(2000)}
+        self.serve("m/x.safetensors", self.safetensors("x.safetensors", tensors))
+        index = json.dumps({"weight_map": dict.fromkeys(tensors, "x.safetensors")}).encode()
+        self.assertGreater(len(index), 300_000)
+        url = self.serve("m/model.safetensors.index.json", self.put("model.safetensors.index.json", index))
+        self.assertEqual(self.convert(url, "remote.zt"), self.convert(self.path("x.safetensors"), "local.zt"))
 
     def test_an_answer_without_a_range_that_is_compressed(self):
         """Small, and so long that it would be read as a pipe."""
