@@ -67,11 +67,16 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
   constexpr std::string_view kFor = "format";
   const bool says =
       std::ranges::any_of(metadata, [&](const auto& each) { return each.first == kFor; });
-  if (!metadata.empty() && !says) metadata.emplace_back(kFor, "pt");
+  const bool adds = !metadata.empty() && !says;
+  if (adds) metadata.emplace_back(kFor, "pt");
   ZT_ASSIGN_OR_RETURN(
       FileLayout layout,
       PlanSafetensors(source, selected,
                       stated ? std::optional<SafetensorsMetadata>(metadata) : std::nullopt));
+  if (adds) {
+    layout.warnings.emplace_back(
+        "its metadata get \"format\": \"pt\", without which Hugging Face's libraries refuse it");
+  }
   if (!as_json.empty()) {
     layout.warnings.push_back("safetensors' metadata is text: " + Listed(as_json) +
                               (as_json.size() == 1 ? " becomes JSON" : " become JSON"));

@@ -93,7 +93,9 @@ class Safetensors(support.EndToEnd):
                                (None,) * 2, ({},) * 2]:
             with self.subTest(metadata):
                 source = self.safetensors("in.safetensors", tensors, metadata)
-                self.succeed("extract", "-f", source, "-o", self.path("out.safetensors"))
+                process = self.run_program("extract", "-f", source, "-o", self.path("out.safetensors"))
+                self.assertEqual(process.returncode, DONE, process.stderr)
+                self.assertEqual(b"warning: its metadata get \"format\": \"pt\", without which" in process.stderr, metadata != want)
                 self.assertEqual(read_safetensors(self.path("out.safetensors"))[0], want)
                 # A folder comes back byte for byte.
                 self.path("m").mkdir(exist_ok=True)

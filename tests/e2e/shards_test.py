@@ -617,7 +617,7 @@ class Identity(Shards):
         for command in (("convert", model, "-o", self.path("x.zt")),
                         ("convert", model, "-o", self.path("x.zt"), "--include", f"^{NAMES[69]}$"),
                         ("convert", model, "-o", self.path("new.zt"), "--shards", "3"),
-                        ("extract", model, "-o", out), ("extract", model, NAMES[69], "-o", out),
+                        ("extract", "-q", model, "-o", out), ("extract", "-q", model, NAMES[69], "-o", out),
                         ("diff", model, self.source), ("diff", model, model), ("id", model)):
             self.fail_with(INVALID, *command, says=says)
         for name in ("x.zt", "x.safetensors", "new.zt.index.json"):
