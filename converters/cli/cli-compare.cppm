@@ -24,7 +24,9 @@ enum class DifferenceKind {
 // and elements are numbers on both sides.
 struct Difference {
   DifferenceKind kind = DifferenceKind::kValues;
-  std::string tensor = {};     // empty: kFileAttribute; by Repeated if one may have many
+  // Empty: kFileAttribute; by Repeated if one may have many. Of a file of the model its path.
+  std::string tensor = {};
+  bool file = false;           // a file of the model, not a tensor
   std::string component = {};  // kDType and kValues: its role
   std::string attribute = {};  // kAttribute and kFileAttribute: its key
   // Each side's format, shape, attribute (empty: it has none), components or type.
@@ -46,11 +48,14 @@ inline constexpr std::size_t kMostDifferences = 20;
 struct Comparison {
   // In the order of the first input, then tensors that only the second has.
   std::vector<Difference> differences;
-  std::uint64_t tensors = 0;    // in both, files of the model among them
-  std::uint64_t files = 0;      // of these
-  std::uint64_t differing = 0;  // tensors in both that differ
-  std::uint64_t only_first = 0, only_second = 0;
-  std::uint64_t bytes = 0;  // compared, of one side
+  // Objects: tensors, and files of the model among them.
+  struct Count {
+    std::uint64_t all = 0, files = 0;
+    void Add(bool file) { ++all, files += file ? 1 : 0; }
+  };
+  Count both, differing;          // in both inputs, and of these those that differ
+  Count only_first, only_second;  // in one alone
+  std::uint64_t bytes = 0;        // compared, of one side
   // The largest errors of all values that were compared, within the tolerance or not, and the
   // tensors that have them.
   struct Error {
@@ -59,8 +64,8 @@ struct Comparison {
   };
   Error largest, relative;
 };
-// "57 tensors and 6 files": the objects in both.
-std::string ComparedText(const Comparison& compared);
+// "57 tensors and 6 files".
+std::string CountText(const Comparison::Count& count);
 
 // Which attributes are compared.
 enum class AttributeChoice { kNone, kTensors, kAll };

@@ -22,9 +22,9 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
 // the original weight files are removed if the plan changes tensors. Returns warnings.
 std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan);
 
-// For the comparison of two sources: if one is not a .zt file and has no files, removes the files
-// of the other and prints a note.
-Status MatchFiles(std::unique_ptr<TensorSource>& first, std::unique_ptr<TensorSource>& second,
+// For the comparison of two sources: if `other` has no files, removes those of `side` and prints a
+// note.
+Status MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
                   const Common& common);
 
 // Prints how many files were left out, or, if `verbose`, each of them with the reason.

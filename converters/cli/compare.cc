@@ -106,12 +106,11 @@ class Comparer {
       const auto found = by_name.find(name);
       if (found == by_name.end()) {
         found_.push_back({i, {.kind = DifferenceKind::kOnlyFirst, .tensor = name}});
-        ++result_.only_first;
+        result_.only_first.Add(IsFile(first_.objects()[i]));
         continue;
       }
       taken[found->second] = true;
-      ++result_.tensors;
-      if (IsFile(first_.objects()[i])) ++result_.files;
+      result_.both.Add(IsFile(first_.objects()[i]));
       // An object that is listed but cannot be read has no bytes to compare.
       ZT_RETURN_IF_ERROR(WithTensor(first_.CheckReadable(i), first_.objects()[i].name));
       ZT_RETURN_IF_ERROR(WithTensor(second_.CheckReadable(found->second), name));
@@ -120,13 +119,20 @@ class Comparer {
     for (std::uint32_t i = 0; i < theirs.size(); ++i) {
       if (taken[i] || !Compared(theirs[i], theirs[i].name)) continue;
       found_.push_back({kLast, {.kind = DifferenceKind::kOnlySecond, .tensor = theirs[i].name}});
-      ++result_.only_second;
+      NameFile(theirs[i], found_.back().difference);
+      result_.only_second.Add(IsFile(theirs[i]));
     }
     return OkStatus();
   }
 
   // Adds a difference of the first input's object i. Its tensor has the second's name.
   void Add(std::uint32_t i, Difference difference) { found_.push_back({i, std::move(difference)}); }
+
+  // A file of the model is known by its path, not by the name of its object.
+  static void NameFile(const Object& object, Difference& difference) {
+    difference.file = IsFile(object);
+    if (difference.file) difference.tensor = Repeated(FileEntryOf(object, 0).path);
+  }
 
   void MatchObjects(std::uint32_t i, std::uint32_t j) {
     const Object& a = first_.objects()[i];
@@ -303,8 +309,10 @@ class Comparer {
     const auto widen = [&](Comparison::Error& error, const std::optional<double>& value) {
       if (value && (!error.value || *value > *error.value)) error = {value, name};
     };
-    widen(result_.largest, counts.largest);
-    widen(result_.relative, counts.relative);
+    if (!IsFile(*pair.object)) {
+      widen(result_.largest, counts.largest);
+      widen(result_.relative, counts.relative);
+    }
     if (counts.differing == 0) {
       if (pair.found) found_[*pair.found].difference.equal_values = true;
       return;
@@ -327,9 +335,11 @@ class Comparer {
     });
     std::uint64_t last = kLast;
     for (Found& found : found_) {
-      if (found.object < kFileItself && found.object != last &&
-          found.difference.kind != DifferenceKind::kOnlyFirst) {
-        ++result_.differing;
+      if (found.object < kFileItself) {
+        const Object& object = first_.objects()[found.object];
+        NameFile(object, found.difference);
+        if (found.object != last && found.difference.kind != DifferenceKind::kOnlyFirst)
+          result_.differing.Add(IsFile(object));
       }
       last = found.object;
       result_.differences.push_back(std::move(found.difference));

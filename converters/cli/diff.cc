@@ -47,6 +47,24 @@ std::string Are(std::uint64_t count) {
   return std::to_string(count) + (count == 1 ? " is" : " are");
 }
 
+// The same of what may be files.
+std::string Are(const Comparison::Count& count) {
+  return count.files == 0 ? Are(count.all) : CountText(count) + (count.all == 1 ? " is" : " are");
+}
+
+// "1 of 57 tensors differs, 0 of 6 files differ".
+std::string DifferingText(const Comparison& found) {
+  const auto part = [](std::uint64_t differing, std::uint64_t all, std::string_view noun) {
+    return std::to_string(differing) + " of " + Counted(all, noun) +
+           (differing == 1 || all == 1 ? " differs" : " differ");
+  };
+  const std::uint64_t files = found.both.files, tensors = found.both.all - files;
+  const std::string of_files = part(found.differing.files, files, "file");
+  if (tensors == 0 && files > 0) return of_files;
+  return part(found.differing.all - found.differing.files, tensors, "tensor") +
+         (files == 0 ? "" : ", " + of_files);
+}
+
 std::string ValuesText(const Difference& d, const std::string& first, const std::string& second) {
   const ValueCounts& counts = d.counts;
   std::string out =
@@ -92,7 +110,8 @@ StatusOr<Comparison> Diff(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first, OpenUngrouped({args.inputs[0]}, args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second, OpenUngrouped({args.inputs[1]}, args));
-  ZT_RETURN_IF_ERROR(MatchFiles(first, second, args));
+  ZT_RETURN_IF_ERROR(MatchFiles(first, *second, args));
+  ZT_RETURN_IF_ERROR(MatchFiles(second, *first, args));
   CompareOptions options;
   ZT_ASSIGN_OR_RETURN(options.names, Renamed(*first, rules));
   std::vector<std::string_view> names = NamesOf(*second), more = NamesOf(*first);
@@ -108,7 +127,8 @@ StatusOr<Comparison> Diff(const Args& args) {
   ZT_ASSIGN_OR_RETURN(Comparison found,
                       CompareSources(*first, *second, args, "diff", std::move(options)));
   WarnAll(args, rules.Warnings());
-  if (rules.selector().active() && found.tensors + found.only_first + found.only_second == 0) {
+  if (rules.selector().active() &&
+      found.both.all + found.only_first.all + found.only_second.all == 0) {
     return InvalidArgument(
         "--include and --exclude leave no tensor; ztstream inspect lists the names");
   }
@@ -118,15 +138,16 @@ StatusOr<Comparison> Diff(const Args& args) {
 // The last line of the output.
 std::string Summary(const Args& args, const Comparison& found) {
   const bool equal = found.differences.empty();
-  std::string out = "equal: " + ComparedText(found);
-  if (ToleranceOf(args)) out = "equal within the tolerance: " + ComparedText(found);
+  std::string out = "equal: " + CountText(found.both);
+  if (ToleranceOf(args)) out = "equal within the tolerance: " + CountText(found.both);
   if (!equal) {
     const auto files =
         std::ranges::count(found.differences, DifferenceKind::kFileAttribute, &Difference::kind);
-    out = std::to_string(found.differing) + " of " + ComparedText(found) +
-          (found.differing == 1 ? " differs" : " differ");
-    if (found.only_first > 0) out += "; " + Are(found.only_first) + " only in " + args.inputs[0];
-    if (found.only_second > 0) out += "; " + Are(found.only_second) + " only in " + args.inputs[1];
+    out = DifferingText(found);
+    const Comparison::Count only[] = {found.only_first, found.only_second};
+    for (const std::size_t side : {0, 1}) {
+      if (only[side].all > 0) out += "; " + Are(only[side]) + " only in " + args.inputs[side];
+    }
     if (files > 0)
       out += "; " + Counted(static_cast<std::uint64_t>(files), "attribute") + " of the files";
   }
@@ -147,10 +168,10 @@ Json ResultJson(const Args& args, const Comparison& found) {
   json["first"] = args.inputs[0];
   json["second"] = args.inputs[1];
   json["equal"] = equal;
-  json["tensors"] = found.tensors;
-  json["differing"] = found.differing;
-  json["only_first"] = found.only_first;
-  json["only_second"] = found.only_second;
+  json["tensors"] = found.both.all;
+  json["differing"] = found.differing.all;
+  json["only_first"] = found.only_first.all;
+  json["only_second"] = found.only_second.all;
   json["bytes"] = found.bytes;
   const auto error = [&](const char* key, const Comparison::Error& largest) {
     if (largest.value)
@@ -179,16 +200,19 @@ std::string ResultText(const Args& args, const Comparison& found) {
 
 }  // namespace
 
-std::string ComparedText(const Comparison& compared) {
-  const std::string tensors = Counted(compared.tensors - compared.files, "tensor");
-  return compared.files == 0 ? tensors : tensors + " and " + Counted(compared.files, "file");
+std::string CountText(const Comparison::Count& count) {
+  const std::string files = Counted(count.files, "file");
+  if (count.files > 0 && count.files == count.all) return files;
+  const std::string tensors = Counted(count.all - count.files, "tensor");
+  return count.files == 0 ? tensors : tensors + " and " + files;
 }
 
 std::string FormatDifference(const Difference& d, std::string_view first, std::string_view second) {
   const std::string in_first = " in " + std::string(first),
                     in_second = " in " + std::string(second);
-  std::string where =
-      d.kind == DifferenceKind::kFileAttribute ? "" : TensorContext(d.tensor) + ": ";
+  std::string where = d.kind == DifferenceKind::kFileAttribute ? ""
+                      : d.file                                 ? "file " + Quote(d.tensor) + ": "
+                                                               : TensorContext(d.tensor) + ": ";
   if (!d.component.empty() && d.component != "data")
     where += "component " + Quote(d.component) + ": ";
   switch (d.kind) {
@@ -213,7 +237,7 @@ std::string FormatDifference(const Difference& d, std::string_view first, std::s
 
 Json ToJson(const Difference& d) {
   Json out = Json::object();
-  if (d.kind != DifferenceKind::kFileAttribute) out["tensor"] = d.tensor;
+  if (d.kind != DifferenceKind::kFileAttribute) out[d.file ? "file" : "tensor"] = d.tensor;
   out["kind"] = Name(d.kind);
   if (!d.component.empty()) out["component"] = d.component;
   if (d.kind == DifferenceKind::kValues) {

@@ -348,19 +348,15 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
   return lines;
 }
 
-Status MatchFiles(std::unique_ptr<TensorSource>& first, std::unique_ptr<TensorSource>& second,
+Status MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
                   const Common& common) {
-  const auto lacks = [](const TensorSource& source) {
-    return source.format() != "zt" && CountFiles(source.objects()) == 0;
-  };
-  for (const auto& [side, other] : {std::pair(&first, &second), std::pair(&second, &first)}) {
-    const std::uint64_t files = CountFiles((*side)->objects());
-    if (files == 0 || !lacks(**other)) continue;
-    if (!common.quiet)
-      Note(Counted(files, "file") + " of the model are not compared: the other side has none");
-    ZT_ASSIGN_OR_RETURN(
-        *side, SelectFiles(std::move(*side), [](const std::string&) { return false; }, false));
-  }
+  const std::uint64_t files = CountFiles(side->objects());
+  if (files == 0 || CountFiles(other.objects()) > 0) return OkStatus();
+  if (!common.quiet)
+    Note(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +
+         " not compared: the other side has none");
+  ZT_ASSIGN_OR_RETURN(
+      side, SelectFiles(std::move(side), [](const std::string&) { return false; }, false));
   return OkStatus();
 }
 

@@ -84,7 +84,7 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
-  ZT_RETURN_IF_ERROR(MatchFiles(file, source, args));
+  ZT_RETURN_IF_ERROR(MatchFiles(file, *source, args));
   return CompareSources(*file, *source, args, "compare");
 }
 
@@ -123,11 +123,15 @@ std::string EvidentRename(const Names& ours, const Names& theirs) {
 // The rules of convert that explain every difference from the sources; empty if a difference has
 // another reason.
 std::vector<std::string> EvidentRules(const Comparison& compared) {
-  Names ours, theirs, converted;
+  Names ours, theirs, converted, files;
   std::set<std::string> types;
   bool dequantized = false;
   for (const Difference& each : compared.differences) {
-    if (each.kind == DifferenceKind::kOnlyFirst) {
+    if (each.file && each.kind == DifferenceKind::kOnlySecond) {
+      files.insert(each.tensor);
+    } else if (each.file) {
+      return {};
+    } else if (each.kind == DifferenceKind::kOnlyFirst) {
       ours.insert(each.tensor);
     } else if (each.kind == DifferenceKind::kOnlySecond) {
       theirs.insert(each.tensor);
@@ -146,13 +150,18 @@ std::vector<std::string> EvidentRules(const Comparison& compared) {
   if (types.size() > 1) return {};
   if (!types.empty()) rules.push_back("--dtype " + *types.begin());
   if (dequantized) rules.push_back("--dequantize");
-  if (ours.empty() && theirs.empty()) return rules;
-  std::string names = EvidentRename(ours, theirs);
-  if (names.empty() && ours.empty())
-    names = theirs.size() == 1 ? "--exclude " + Quote(*theirs.begin())
-                               : "--exclude of " + Counted(theirs.size(), "tensor");
-  if (names.empty()) return {};
-  rules.push_back(std::move(names));
+  if (!ours.empty() || !theirs.empty()) {
+    std::string names = EvidentRename(ours, theirs);
+    if (names.empty() && ours.empty())
+      names = theirs.size() == 1 ? "--exclude " + Quote(*theirs.begin())
+                                 : "--exclude of " + Counted(theirs.size(), "tensor");
+    if (names.empty()) return {};
+    rules.push_back(std::move(names));
+  }
+  if (!files.empty()) {
+    rules.push_back(compared.both.files == 0 ? "--files none"
+                                             : "--files without " + Counted(files.size(), "file"));
+  }
   return rules;
 }
 
@@ -195,7 +204,7 @@ Json ReportJson(const Args& args, const Findings& found, const Comparison& compa
   Json differences = Json::array();
   for (const Difference& each : compared.differences) differences.push_back(ToJson(each));
   json["against"] = args.against;
-  json["compared"] = compared.tensors;
+  json["compared"] = compared.both.all;
   if (const auto rules = EvidentRules(compared); !rules.empty()) json["evident_rules"] = rules;
   json["differences"] = std::move(differences);
   return json;
@@ -251,8 +260,8 @@ std::string GoodText(const Args& args, const Findings& found, const Comparison& 
            " belong to no tensor (earlier generations, or padding that is not zero)";
   }
   if (!args.against.empty()) {
-    out += "; " + ComparedText(compared) +
-           (compared.tensors == 1 ? " equals the source" : " equal the source");
+    out += "; " + CountText(compared.both) +
+           (compared.both.all == 1 ? " equals the source" : " equal the source");
   }
   return Printable(out) + "\n";
 }

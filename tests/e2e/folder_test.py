@@ -360,12 +360,52 @@ class Folders(support.EndToEnd):
         without = {self.succeed("id", each, "--files", "none") for each in (folder, model, self.path("2.zt"), folder / "model.safetensors")}
         self.assertEqual(len(without), 1)
         self.assertNotEqual(ids, without)
+        was = self.path("f/config.json").stat().st_size
         self.put("f/config.json", b"{}")
         self.assertEqual(self.run_program("diff", model, folder).returncode, DIFFERS)
         self.succeed("diff", model, folder, "--files", "none")
         process = self.run_program("verify", model, "--against", folder)
         self.assertEqual(process.returncode, DIFFERS)
-        self.assertIn(b"__meta__/files/config.json", process.stderr)
+        self.assertEqual(process.stderr.decode(), f"ztstream: {model}: file 'config.json': shape [{was}] in the file, [2] in the source\n")
+
+    def test_a_side_without_files(self):
+        """One rule of diff for what has none: of verify they are what convert would have taken along."""
+        folder = self.put_single("f")
+        self.put("f/new.txt", b"x")
+        bare, some, whole = (self.path(f"{name}.zt") for name in ("bare", "some", "whole"))
+        for model, words in ((bare, ["none"]), (some, ["config.json", "LICENSE"]), (whole, ["all"])):
+            self.succeed("convert", folder, "-o", model, "-q", "--files", words[0], *(["--files", words[1]] if words[1:] else []))
+        count = self.count(whole)
+        for pair in ((bare, folder), (folder, bare), (bare, whole), (folder / "model.safetensors", folder), (whole, folder / "model.safetensors")):
+            process = self.run_program("diff", *pair)
+            self.assertEqual((process.returncode, process.stderr.decode()),
+                             (DONE, f"ztstream: {count} files of the model are not compared: the other side has none\n"), pair)
+        process = self.run_program("diff", some, folder)
+        self.assertEqual(process.returncode, DIFFERS)
+        lines = process.stdout.decode().splitlines()
+        self.assertIn(f"file 'new.txt': only in {folder}", lines)
+        self.assertRegex(lines[-1], rf"^0 of 2 tensors differ, 0 of 2 files differ; {count - 2} files are only in {folder}; ")
+        self.assertNotIn("__meta__", "".join(lines))
+        # verify
+        process = self.run_program("verify", bare, "--against", folder)
+        said = process.stderr.decode()
+        self.assertEqual((process.returncode, said.count(": only in the source\n")), (DIFFERS, count))
+        self.assertIn(f"ztstream: {bare}: file 'new.txt': only in the source\n", said)
+        self.assertTrue(said.splitlines()[-1].startswith(f"ztstream: {bare}: it was evidently converted with --files none; "), said)
+        result = json.loads(self.run_program("verify", bare, "--against", folder, "--json").stdout)
+        self.assertEqual(result["evident_rules"], ["--files none"])
+        self.assertIn({"file": "new.txt", "kind": "only_second"}, result["differences"])
+        self.succeed("verify", bare, "--against", folder, "--files", "none")
+        self.succeed("verify", some, "--against", folder, "--files", "config.json", "--files", "LICENSE")
+        self.assertIn(f"--files without {count - 2} files; ", self.run_program("verify", some, "--against", folder).stderr.decode())
+        # what differs is counted apart
+        self.put("f/new.txt", b"y")
+        process = self.run_program("diff", whole, folder)
+        self.assertRegex(process.stdout.decode(), rf"^file 'new.txt': 1 of 1 elements differ; first at \[0\]\n"
+                         rf"0 of 2 tensors differ, 1 of {count} files differs; \S+ \w+ compared\n$")
+
+    def count(self, model):
+        return len(json.loads(self.succeed("inspect", "--json", model))["files"])
 
     def test_dry_run(self):
         folder = self.put_single("f")
