@@ -47,7 +47,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert verify' -l quant -x
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect verify extract diff' -l include -x -d 'Only these: name, glob:PATTERN or regex; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect verify extract diff' -l exclude -x -d 'Not these; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract diff' -l rename -x -d 'New names; repeatable, in order'
-complete -c ztstream -n '__fish_seen_subcommand_from convert' -l no-metadata -d 'Leave out the attributes of the whole file'
+complete -c ztstream -n '__fish_seen_subcommand_from convert verify' -l no-metadata -d 'Leave out the attributes of the whole file'
 complete -c ztstream -n '__fish_seen_subcommand_from verify' -l against -r -d 'Compare values with the inputs of the file'
 complete -c ztstream -n '__fish_seen_subcommand_from verify' -l canonical -d 'Require the canonical form of 2.0'
 complete -c ztstream -n '__fish_seen_subcommand_from diff' -l atol -x -d 'Numbers may differ by X ...'

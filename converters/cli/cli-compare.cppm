@@ -55,6 +55,7 @@ struct Comparison {
   };
   Count both, differing;          // in both inputs, and of these those that differ
   Count only_first, only_second;  // in one alone
+  std::uint64_t attributes = 0;   // of the file, in both
   std::uint64_t bytes = 0;        // compared, of one side
   // The largest errors of all values that were compared, within the tolerance or not, and the
   // tensors that have them.
@@ -67,8 +68,9 @@ struct Comparison {
 // "57 tensors and 6 files".
 std::string CountText(const Comparison::Count& count);
 
-// Which attributes are compared.
-enum class AttributeChoice { kNone, kTensors, kAll };
+// Which attributes are compared: those of tensors, or those of the file, too. kConverted leaves out
+// kFolderAttribute, which convert adds itself.
+enum class AttributeChoice { kNone, kTensors, kConverted, kAll };
 
 struct CompareOptions {
   unsigned threads = 1;            // 0 means UsableThreads()

@@ -9,6 +9,7 @@ module zt.cli;
 import zt.std;
 import :compare;
 import :support;
+import zt.convert.files;
 
 namespace zt::cli::internal {
 namespace {
@@ -220,10 +221,14 @@ class Comparer {
   }
 
   void CompareFileAttributes() {
-    if (options_.attributes != AttributeChoice::kAll) return;
+    if (options_.attributes < AttributeChoice::kConverted) return;
     std::map<std::string_view, const Value*> sides[2];
     for (const auto& [key, value] : first_.attributes()) sides[0].emplace(key, &value);
     for (const auto& [key, value] : second_.attributes()) sides[1].emplace(key, &value);
+    if (options_.attributes == AttributeChoice::kConverted) {
+      for (auto& side : sides) side.erase(kFolderAttribute);
+    }
+    for (const auto& [key, value] : sides[0]) result_.attributes += sides[1].contains(key) ? 1 : 0;
     MatchAttributes(DifferenceKind::kFileAttribute, kFileItself, "", sides[0], sides[1]);
   }
 
@@ -235,7 +240,8 @@ class Comparer {
     std::map<std::string_view, std::pair<const Value*, const Value*>> keys;
     for (const auto& [key, value] : a) keys[key].first = value;
     for (const auto& [key, value] : b) keys[key].second = value;
-    // Formats other than zTensor have no attributes of a tensor, or those of their own alone.
+    // Formats other than zTensor have no attributes of a tensor, or those of their own alone, and no
+    // kFolderAttribute.
     const bool both = first_.format() == "zt" && second_.format() == "zt";
     const auto bytes = [](const Value* value) {
       return value == nullptr ? std::vector<std::byte>()
@@ -247,7 +253,8 @@ class Comparer {
           (first == nullptr || ToShape(*first)) && (second == nullptr || ToShape(*second))) {
         continue;
       }
-      if (!both && (first == nullptr || second == nullptr)) continue;
+      const bool own = kind == DifferenceKind::kAttribute || key == kFolderAttribute;
+      if (!both && own && (first == nullptr || second == nullptr)) continue;
       if (bytes(first) == bytes(second)) continue;
       found_.push_back({i,
                         {.kind = kind,

@@ -115,7 +115,7 @@ constexpr Option kOptions[] = {
      "Not these; repeatable"},
     {kRules | kDiff, 0, "rename", "s/RE/TEXT/", kTensors, &Args::rename,
      "New names; repeatable, in order"},
-    {kConvert, 0, "no-metadata", "", kTensors, &Args::no_metadata,
+    {kConvert | kVerify, 0, "no-metadata", "", kTensors, &Args::no_metadata,
      "Leave out the attributes of the whole file"},
 
     {kVerify, 0, "against", "SOURCE...", kChecks, &Args::against,

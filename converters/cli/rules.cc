@@ -287,7 +287,7 @@ StatusOr<Rules> MakeRules(const Args& args) {
 
 bool HasRules(const Args& args) {
   return !args.dtype.empty() || !args.dequantize.empty() || !args.include.empty() ||
-         !args.exclude.empty() || !args.rename.empty();
+         !args.exclude.empty() || !args.rename.empty() || args.no_metadata;
 }
 
 }  // namespace zt::cli::internal

@@ -70,7 +70,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   ZT_ASSIGN_OR_RETURN(auto source, args.quant == "group" ? OpenGrouped(args.against, args)
                                                          : OpenInputs(args.against, args));
   // If the version cannot express the file's attributes, convert left them out.
-  rules.plan.attributes = CheckExpressible(source->attributes(), version).ok();
+  rules.plan.attributes = !args.no_metadata && CheckExpressible(source->attributes(), version).ok();
   std::vector<std::string> warnings;
   ZT_ASSIGN_OR_RETURN(source, ChangedSource::Make(std::move(source), rules, warnings));
   WarnAll(args, warnings);
@@ -85,7 +85,10 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
   ZT_RETURN_IF_ERROR(MatchFiles(file, *source, args));
-  return CompareSources(*file, *source, args, "compare");
+  const bool attributes = CheckExpressible(source->attributes(), version).ok();
+  return CompareSources(
+      *file, *source, args, "compare",
+      {.attributes = attributes ? AttributeChoice::kConverted : AttributeChoice::kTensors});
 }
 
 // ---- the rules that a file was evidently converted with ----------------------------------------
@@ -125,12 +128,15 @@ std::string EvidentRename(const Names& ours, const Names& theirs) {
 std::vector<std::string> EvidentRules(const Comparison& compared) {
   Names ours, theirs, converted, files;
   std::set<std::string> types;
-  bool dequantized = false;
+  bool dequantized = false, attributes = false;
   for (const Difference& each : compared.differences) {
     if (each.file && each.kind == DifferenceKind::kOnlySecond) {
       files.insert(each.tensor);
     } else if (each.file) {
       return {};
+    } else if (each.kind == DifferenceKind::kFileAttribute) {
+      if (!each.first.empty() || compared.attributes > 0) return {};
+      attributes = true;
     } else if (each.kind == DifferenceKind::kOnlyFirst) {
       ours.insert(each.tensor);
     } else if (each.kind == DifferenceKind::kOnlySecond) {
@@ -162,6 +168,7 @@ std::vector<std::string> EvidentRules(const Comparison& compared) {
     rules.push_back(compared.both.files == 0 ? "--files none"
                                              : "--files without " + Counted(files.size(), "file"));
   }
+  if (attributes) rules.emplace_back("--no-metadata");
   return rules;
 }
 

@@ -345,6 +345,26 @@ class Diff(support.EndToEnd):
                                      f"attribute of the file 'step' 1 in {a}, none in {b}",
                                      "1 of 1 tensor differs; 2 attributes of the files; 1 B compared"])
 
+    def test_attributes_of_files_of_any_format(self):
+        tensors = {"w": ("F32", [1], struct.pack("<f", 1.5))}
+        files = [self.safetensors(f"{name}.safetensors", tensors, metadata)
+                 for name, metadata in (("a", {"by": "me", "same": "x"}), ("b", {"same": "x", "format": "pt"}), ("none", None))]
+        for name in ("a", "b"):
+            files.append(self.path(f"{name}.zt"))
+            self.succeed("convert", self.path(f"{name}.safetensors"), "-o", files[-1], "-q")
+        self.succeed("extract", files[0], "-o", self.path("n.npz"), "-q")
+        files.append(self.path("n.npz"))
+        attributes = [{"by": '"me"', "same": '"x"'}, {"same": '"x"', "format": '"pt"'}, {}] * 2
+        attributes = [*attributes[:3], *attributes[:2], {}]
+        for first, a in zip(files, attributes):
+            for second, b in zip(files, attributes):
+                want = [{"kind": "file_attribute", "attribute": key, **({"first": a[key]} if key in a else {}), **({"second": b[key]} if key in b else {})}
+                        for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]
+                process = self.run_program("diff", "--attributes", "all", "--json", first, second)
+                self.assertEqual(json.loads(process.stdout)["differences"], want, (first, second))
+                self.assertEqual(process.returncode, DIFFERS if want else DONE)
+                self.succeed("diff", first, second)
+
     def test_text_and_exit_statuses(self):
         a = self.put_tensors("a.safetensors", {"w": ("F32", [1], struct.pack("<f", 1.5))})
         b = self.put_tensors("b.safetensors", {"w": ("F32", [1], struct.pack("<f", 1.0))})
@@ -387,6 +407,32 @@ class AgainstWithRules(support.EndToEnd):
         # other rules than those it was made with
         file = self.convert("--dtype", "f16")
         self.expect(DIFFERS, "verify", file, "--against", self.source, "--dtype", "bf16", says="dtype f16 in the file, bf16 in the source")
+
+    def test_attributes_of_the_file(self):
+        tensors = {"w": tensor("F32", numpy.array([1, 2], "<f4"))}
+        sources = {name: self.safetensors(f"{name}.safetensors", tensors, metadata) for name, metadata in (
+            ("own", {"source": "mine", "epoch": "3"}), ("other", {"source": "OTHER", "epoch": "3"}), ("more", {"source": "mine", "epoch": "3", "x": "y"}),
+            ("none", None), ("empty", {}))}
+        files = {}
+        for spec in ("1.2", "1.1", "2.0"):
+            for name, options in (("own", ()), ("bare", ("--no-metadata",)), ("f16", ("--dtype", "f16"))):
+                files[name] = self.path(f"{name}-{spec}.zt")
+                self.succeed("convert", sources["own"], "-o", files[name], "-q", "--spec", spec, *options)
+            self.succeed("verify", files["own"], "--against", sources["own"])
+            self.succeed("verify", files["f16"], "--against", sources["own"], "--dtype", "f16")
+            self.expect(DIFFERS, "verify", files["f16"], "--against", sources["other"], "--dtype", "f16", says="attribute of the file 'source'")
+            for name, says in (("other", '"mine" in the file, "OTHER" in the source'), ("more", "'x' none in the file, \"y\" in the source"),
+                               ("none", "'epoch' \"3\" in the file, none in the source")):
+                process = self.expect(DIFFERS, "verify", files["own"], "--against", sources[name], says=says)
+                self.assertNotIn(b"evidently", process.stderr)
+            result = json.loads(self.expect(DIFFERS, "verify", files["bare"], "--against", sources["own"], "--json").stdout)
+            self.assertEqual((result["evident_rules"], [each["kind"] for each in result["differences"]]), (["--no-metadata"], ["file_attribute"] * 2))
+            self.succeed("verify", files["bare"], "--against", sources["own"], "--no-metadata")
+            self.succeed("verify", files["bare"], "--against", sources["none"])
+            self.expect(DIFFERS, "verify", files["own"], "--against", sources["own"], "--no-metadata", says="in the file, none in the source")
+        # version 0.1 has no place for them
+        self.succeed("convert", sources["own"], "-o", self.path("old.zt"), "-q", "--spec", "0.1", "--no-metadata")
+        self.succeed("verify", self.path("old.zt"), "--against", sources["own"])
 
     def test_a_wrong_value_shows(self):
         source = self.safetensors("x.safetensors", {"w": tensor("F32", numpy.array([1, 2, 3.001], "<f4"))})
