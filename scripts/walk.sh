@@ -40,7 +40,7 @@ step() {  # step NAME COMMAND...: runs it and notes how long it took, and the pr
 if ! $installed; then
   step "scripts/setup.sh: packages" scripts/setup.sh
   step "configure" cmake --preset release -B build/walk/build --log-level=WARNING
-  step "build program and library" cmake --build build/walk/build --target ztstream
+  step "build program and library" cmake --build build/walk/build --target ztstream ztstream_c
   step "cmake --install" cmake --install build/walk/build --prefix "$prefix"
 fi
 step "convert a checkpoint" "$program" convert tests/data/real/ppocr-cls.safetensors -o "$walk/model.zt"
