@@ -372,13 +372,20 @@ class Upload final : public Sink {
     }
     const Status status = id_.empty() ? PutWhole(total) : CompleteParts(total);
     ForgetOpen(url_);
-    const MutexLock lock(progress_->mutex);
-    progress_->asking = false;
-    progress_->state = status.ok() ? Progress::State::kPublished
-                       : unknown_  ? Progress::State::kUnknown
-                                   : Progress::State::kWritten;
-    if (status.ok()) progress_->upload.clear();
-    progress_->changed.NotifyAll();
+    {
+      const MutexLock lock(progress_->mutex);
+      progress_->asking = false;
+      progress_->state = status.ok() ? Progress::State::kPublished
+                         : unknown_  ? Progress::State::kUnknown
+                                     : Progress::State::kWritten;
+      if (status.ok()) progress_->upload.clear();
+      progress_->changed.NotifyAll();
+    }
+    // Only now: after a signal no line is printed while AbandonUploads waits for the request.
+    if (unconditional_)
+      Warn(url_ +
+           ": the store does not know If-None-Match; an object that another run writes at the same "
+           "moment would be replaced");
     return status;
   }
 
@@ -423,14 +430,14 @@ class Upload final : public Sink {
   Status Settle(S3Request request, std::uint64_t total,
                 const std::function<void(HttpRequest&)>& tune) {
     S3Client& client = S3Client::The();
-    bool condition = !overwrite_;
+    const bool condition = !overwrite_;
     // A store that ignores If-None-Match would replace an object that another run has written
     // meanwhile.
     if (condition && !client.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
     constexpr int kMostTries = 5;
     for (int tries = 1;; ++tries) {
       S3Request sent = request;
-      if (condition) sent.fields.emplace_back("if-none-match: *");
+      if (condition && !unconditional_) sent.fields.emplace_back("if-none-match: *");
       const auto answer = client.Send(sent, tune);
       if (!answer.ok()) return answer.status();
       // S3 answers 200 before it joins the parts; the body says whether that succeeded.
@@ -444,12 +451,9 @@ class Upload final : public Sink {
       const StatusOr<bool> ours = IsOurs(total);
       if (ours.ok() && *ours) return OkStatus();
       if (answer->status.ok() && status == 412) return AlreadyExists("the output exists already");
-      if (status == 501 && condition) {
-        condition = false;
+      if (status == 501 && condition && !unconditional_) {
+        unconditional_ = true;
         ZT_RETURN_IF_ERROR(CheckAbsent());
-        Warn(url_ +
-             ": the store does not know If-None-Match; an object that another run writes at "
-             "the same moment would be replaced");
         continue;
       }
       const bool again = !answer->status.ok() || error || status == 409;
@@ -521,7 +525,8 @@ class Upload final : public Sink {
   std::list<LiveUpload>::iterator place_;
   std::string id_;
   bool checksums_ = false, finished_ = false;
-  bool unknown_ = false;  // it is not known whether it was published
+  bool unconditional_ = false;  // the store does not know If-None-Match
+  bool unknown_ = false;        // it is not known whether it was published
   Status failure_;
   std::optional<std::uint64_t> expected_;  // bytes of a part
   std::uint64_t part_bytes_ = 0, filled_ = 0, position_ = 0, number_ = 0;

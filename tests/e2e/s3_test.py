@@ -460,6 +460,29 @@ class Sink(S3):
                         self.assertIn(b"whether it was published is not known; look at the object", errors)
                         self.assertEqual(b"abort-multipart-upload" in errors, bool(options))
 
+    def test_a_signal_while_the_store_refuses_a_condition(self):
+        """The warning waits until the signal's thread has let go of the lines."""
+        asked = threading.Event()
+
+        def refuse(request):
+            if request.method != "PUT" or "if-none-match" not in {name.lower() for name in request.headers}:
+                return None
+            asked.set()
+            time.sleep(4)
+            return Answer(501, {}, b"<Error><Code>NotImplemented</Code></Error>")
+
+        self.server.fault = refuse
+        started = subprocess.Popen([support.PROGRAM, "convert", self.file, "-o", "s3://out/m.zt"],
+                                   env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
+        self.assertTrue(asked.wait(20))
+        began = time.monotonic()
+        started.send_signal(signal.SIGINT)
+        _, errors = started.communicate(timeout=60)
+        self.assertEqual(support.shell_status(started), support.DONE, errors)
+        self.assertIn(b"does not know If-None-Match", errors)
+        self.assertEqual(self.content(), self.want)
+        self.assertLess(time.monotonic() - began, 9)
+
     def test_a_signal_while_the_upload_begins(self):
         """The store's answer, which has its id, comes after the signal."""
         self.server.fault = lambda request: time.sleep(1) if "uploads" in request.query else None
