@@ -372,7 +372,7 @@ function enter(event) {
 
 // `narrow`: the share of the width on a small screen, where the name has a line of its own.
 const columns = [
-  {title: "name", of: (row) => row.name, width: "minmax(240px, 1fr)", className: "name"},
+  {title: "name", of: (row) => row.name, width: "minmax(180px, 1fr)", className: "name"},
   {title: "dtype", of: (row) => row.dtype, width: "64px", narrow: ".9fr"},
   {title: "shape", of: (row) => row.shape, width: "116px", narrow: "1.6fr",
    by: (row) => product(row.object.shape)},
@@ -386,7 +386,7 @@ const columns = [
 if (rows.some((row) => row.object.stats)) {
   for (const field of kStatistics) {
     const value = (row) => row.object.stats?.[field];
-    const width = rows.some(value) ? "64px" : "32px";  // all zero, as nan and inf mostly are
+    const width = rows.some(value) ? "72px" : "44px";  // all zero, as nan and inf mostly are
     columns.push({title: field, of: (row) => numberText(value(row)), width, className: "extra",
                   by: (row) => typeof value(row) === "number" ? value(row) : -Infinity});
   }
