@@ -120,6 +120,8 @@ TEST(ValidateObject, RefusesBadNamesAndRoles) {
   object.format = "mine/1";
   object.components.push_back(object.components[0]);
   EXPECT_THAT(Why(ValidateObject(object)), HasSubstr("twice"));
+  object.components.clear();
+  EXPECT_EQ(Why(ValidateObject(object)), "there is no component");
 }
 
 TEST(Status, ItsPlaceIsDataAndPrintedOnOneLine) {

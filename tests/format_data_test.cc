@@ -293,6 +293,13 @@ TEST(DataValidator, TheLastHalfByteOfAnOddNumberOfPackedElements) {
   const Bytes bad = {std::byte{0xff}, std::byte{0x10}}, good = {std::byte{0xff}, std::byte{0xf}};
   EXPECT_EQ(Found(dense({Value(3)}, 2), 0, bad, std::nullopt, random), says);
   EXPECT_EQ(Found(dense({Value(3)}, 2), 0, good, std::nullopt, random), "");
+  // Bytes before and after the one that counts, however they are cut.
+  Bytes longer(100, std::byte{0xff});
+  for (int round = 0; round < 50; ++round) {
+    longer.back() = std::byte{round % 2 == 0 ? std::uint8_t{0x10} : std::uint8_t{0xf}};
+    EXPECT_EQ(Found(dense({Value(199)}, 100), 0, longer, std::nullopt, random),
+              round % 2 == 0 ? says : "");
+  }
   // No shape of two bytes: the attribute says nothing.
   EXPECT_EQ(RuleOf(dense({}, 2), 0, 2), std::nullopt);
   EXPECT_EQ(RuleOf(dense({Value(7)}, 2), 0, 2), std::nullopt);

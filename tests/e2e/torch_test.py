@@ -333,7 +333,8 @@ class Torch(EndToEnd):
         for says, map_, files in [
                 ("is missing", good, (first,)), ("not whole", None, (first,)), ("but not in", {"a": first, "c": second}, (first, second)),
                 ("says it is in", {**good, "b": second}, (first, second)), ("is not in", {**good, "d": second}, (first, second)),
-                ("only files of the folder", {**good, "c": "../" + second}, (first, second))]:
+                *(("only files of the folder", {**good, "c": name}, (first, second))
+                  for name in ("../" + second, "", ".", "..", "a\\b", "a\0b"))]:
             with self.subTest(says):
                 write(map_, files)
                 self.fail_with(INVALID, "convert", folder, "-o", self.path("x.zt"), says=says)
