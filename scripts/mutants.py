@@ -324,10 +324,10 @@ def reach(state, name, test, folder):
 
 
 def unmet(state, number, tests):
-    """The tests that reach a mutant and that it has not met yet, the shortest first."""
+    """The tests that reach a mutant and that it has not met yet, first the short ones that reach few others."""
     met = state["mutants"][number].get("met", [])
     names = [name for name in reached_by(state, number) if name in tests and name not in met]
-    return sorted(names, key=lambda name: state["tests"][name]["seconds"])
+    return sorted(names, key=lambda name: state["tests"][name]["seconds"] * len(state["tests"][name]["reaches"]))
 
 
 def meet(state, number, tests):
@@ -409,24 +409,18 @@ def main():
     tests = list_tests(tree, args.tests)
     fresh = [name for name in tests if name not in state["tests"]]
     with concurrent.futures.ThreadPoolExecutor(args.j) as pool:
-        for first in range(-args.j, len(fresh), args.j):  # a few tests more, then whom they reach; at first the known ones
-            names = fresh[max(first, 0):first + args.j]
-            for name, found in zip(names, pool.map(lambda name: reach(state, name, tests[name], folder), names)):
-                state["tests"][name] = found
-                save()
-                print(f"{name}: {found['seconds']:.1f} s, reaches {len(found['reaches'])} {found['wrong']}", flush=True)
-            left = [number for number, each in enumerate(state["mutants"])
-                    if not each.get("dropped") and not each.get("noticed") and unmet(state, number, tests)]
-            tried = [pool.submit(meet, state, number, tests) for number in left]
-            for future in tried:
-                while True:
-                    save()
-                    try:
-                        future.result(10)
-                        break
-                    except concurrent.futures.TimeoutError:
-                        pass
+        for name, found in zip(fresh, pool.map(lambda name: reach(state, name, tests[name], folder), fresh)):
+            state["tests"][name] = found
             save()
+            print(f"{name}: {found['seconds']:.1f} s, reaches {len(found['reaches'])} {found['wrong']}", flush=True)
+        left = [number for number, each in enumerate(state["mutants"])
+                if not each.get("dropped") and not each.get("noticed") and unmet(state, number, tests)]
+        for future in [pool.submit(meet, state, number, tests) for number in left]:
+            while not future.done():
+                concurrent.futures.wait([future], 10)
+                save()
+            future.result()
+        save()
     return bool(report(state))
 
 
