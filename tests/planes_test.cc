@@ -483,6 +483,21 @@ TEST(Planes, WrongSizesAreRefused) {
   EXPECT_FALSE(encoder->Encode(layout, in, std::span(out).first(50)).ok());
 }
 
+TEST(Planes, AStreamThatEndsWithinAnElementIsRefused) {
+  const Bytes in = RandomBytes(94, 1);
+  Bytes stream(ZSTD_compressBound(in.size()));
+  stream.resize(ZSTD_compress(stream.data(), stream.size(), in.data(), in.size(), 1));
+  const StreamReader read = [&](std::uint64_t offset, std::span<std::byte> to) {
+    std::memcpy(to.data(), stream.data() + offset, to.size());
+    return OkStatus();
+  };
+  for (const std::uint64_t content : {std::uint64_t{94}, kUnknownSize}) {
+    Bytes out(94);
+    const auto decoder = Planes().OpenStream(LayoutOf("f32"), read, stream.size(), content);
+    EXPECT_EQ(Why(decoder->Read(out)), "byte planes end within an element");
+  }
+}
+
 TEST(Planes, LayoutsThatBreakTheProfileAreRefused) {
   struct Case {
     CodecParameters layout;
