@@ -10,7 +10,8 @@ namespace {
 // parameters carry the width of an element, which the checksum begins with.
 class Flip final : public Codec {
  public:
-  std::string_view name() const override { return "test.flip"; }
+  explicit Flip(std::string name = "test.flip") : name_(std::move(name)) {}
+  std::string_view name() const override { return name_; }
   std::uint64_t max_ratio() const override { return 1; }
   CodecParameters Parameters(const ElementType& element, std::uint64_t frame_bytes) const override {
     CodecParameters parameters;
@@ -86,6 +87,8 @@ class Flip final : public Codec {
     for (int i = 3; i >= 0; --i) value = value << 8 | std::to_integer<std::uint32_t>(from[i]);
     return value;
   }
+
+  const std::string name_;
 };
 
 Encoding FlipEncoding() {
@@ -110,6 +113,19 @@ TEST(Codecs, TheTable) {
   EXPECT_EQ(ParseEncoding(Name(FlipEncoding())), FlipEncoding());
   EXPECT_EQ(FindCodec(static_cast<Encoding>(255)), nullptr);
   EXPECT_EQ(RegisterCodec(std::make_unique<Flip>()).status().code(), StatusCode::kInvalidArgument);
+}
+
+// In a process of its own: a codec stays in the table.
+TEST(CodecsDeathTest, AFullTableTakesNoMore) {
+  const auto fill = [] {
+    std::size_t taken = 0;
+    Status status;
+    for (; taken < 100 && status.ok(); ++taken)
+      status = RegisterCodec(std::make_unique<Flip>("test." + std::to_string(taken))).status();
+    std::cerr << taken << " " << Why(status);
+    std::_Exit(taken < 100 ? 0 : 1);
+  };
+  EXPECT_EXIT(fill(), testing::ExitedWithCode(0), "1[0-9] the table of codecs is full");
 }
 
 TEST(Codecs, OneOfOurOwnGoesThroughWriterReaderAndVerify) {
