@@ -453,7 +453,7 @@ REFUSED = {
     colliding_tensors: {5: [FOLDER]},
     colliding_objects: {5: [FOLDER]},
     # several arrays; a name beyond 2.0's limit; formats of others hold no such layout
-    elements_in_disorder: {5: [SHOW]},
+    elements_in_disorder: {5: [SHOW]}, columns: {5: [SHOW]},
     components: {5: [SHOW, FOLDER]},
     components_of_a_long_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
     aliases_of_a_long_name: {5: [FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
