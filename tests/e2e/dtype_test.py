@@ -85,6 +85,12 @@ class Dtype(EndToEnd):
                                 ("f8_e5m2fnuz", "NaN, for the type has no infinity"), ("i8", "the largest value")]:
             said = self.expect(DONE, "convert", "-f", "--dtype", element, "--on-overflow", "inf", source, "-o", self.path("o.zt")).stderr
             self.assertIn(f"tensor 'w': 1 value did not fit and became {became}\n", said.decode())
+        part = {"dtype": "f32", "data": numpy.array([1e30, 1], "<f4").tobytes()}
+        index = {"dtype": "u64", "data": numpy.array([0, 1], "<u8").tobytes()}
+        sparse = self.put("sparse.zt", make_zt.encode_1(
+            {"s": {"format": "sparse_coo", "shape": [2], "components": {"coords": index, "values": part}}}))
+        said = self.expect(DONE, "convert", "-f", "--dtype", "f16", "--on-overflow", "inf", sparse, "-o", self.path("o.zt")).stderr
+        self.assertIn("tensor 's': 1 value did not fit and became infinity\n", said.decode())
 
     def test_what_a_type_cannot_hold_is_counted_and_named(self):
         values = numpy.array([1, 1e6, -1e6, numpy.nan, 2], "<f4")

@@ -73,6 +73,8 @@ class Hub(remote_server.Remote):
     def test_refusals(self):
         self.hub.gated.add("org/gated")
         self.hub.repositories["org/gated"] = self.hub.repositories["org/name"]
+        self.hub.revisions["odd"] = "../../main"
+        self.fail_with(support.INVALID, "inspect", "hf://org/name@odd", says="gave no commit for revision 'odd'")
         for name, says in (("hf://org/none", "private"), ("hf://org/name@none", "no such revision"), ("hf://org/name/none.safetensors", "no such file"),
                            ("hf://org/gated", "gated")):
             with self.subTest(name):

@@ -4,6 +4,7 @@ Where a file system of its own is needed the test mounts one in a namespace of i
 ZT_LIMITS=all adds the manifest of more than 1 GiB, which takes some gigabytes of memory.
 """
 import os
+import pathlib
 import re
 import shutil
 import struct
@@ -62,6 +63,18 @@ class Limits(support.Output):
         process = self.mounted("size=5m", '"$PROGRAM" convert -q "$1" -o "$out/o.zt" && "$PROGRAM" verify -q "$out/o.zt"',
                                source)
         self.assertEqual(process.returncode, DONE, process.stderr)
+
+    def test_no_room_for_another_file(self):
+        model = self.path("model")
+        os.mkdir(model)
+        make_safetensors.write(os.path.join(model, "model.safetensors"), {"w": ("U8", [2], b"ab")})
+        for i in range(20):
+            pathlib.Path(model, f"{i}.json").write_bytes(b"")
+        self.succeed("convert", "-q", model, "-o", self.path("model.zt"))
+        process = self.mounted("size=5m,nr_inodes=12", '"$PROGRAM" extract -q "$1" --to safetensors -o "$out/model/"; echo $?; ls -A "$out"',
+                               self.path("model.zt"))
+        self.assertEqual(process.stdout, b"6\n", process.stderr)
+        self.assertRegex(process.stderr.decode(), r"\.json: cannot make the file: No space left on device\n\Z")
 
     def test_read_only_folder(self):
         source = self.source_of()

@@ -91,6 +91,10 @@ class Onnx(EndToEnd):
                            says=("tensor 'strange'", says, "--exclude"))
             self.succeed("convert", "-f", source, "--exclude", "strange", "-o", self.path("y.zt"))
 
+    def test_a_location_that_is_said_to_be_the_model_itself(self):
+        source = self.put("m.onnx", model(tensor("w", 1, (2,), RAW, field(14, 0))))
+        self.assertEqual(sorted(self.converted(source)["objects"]), ["w"])
+
     def test_one_bad_tensor_does_not_condemn_the_model(self):
         bad = {"missing": tensor("", 1, (2,), external(location="none")), "negative": tensor("", 1, (-2,), RAW),
                "rank": tensor("", 1, (1,) * 65, RAW), "short": tensor("", 1, (3,), RAW),

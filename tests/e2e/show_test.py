@@ -171,6 +171,12 @@ class Show(support.EndToEnd):
             line = self.fail_with(USAGE, "show", path, f"w[{text}]", says=says)
             self.assertIn("a.safetensors: tensor 'w': ", line)
 
+    def test_more_than_a_page_even_without_the_middle(self):
+        """Six of each of eight dimensions."""
+        shape = [7] * 8
+        path = self.safetensors("a.safetensors", {"w": ("U8", shape, bytes(7 ** 8))})
+        self.fail_with(UNSUPPORTED, "show", path, "w", says="1,679,616 values would be printed; take a slice, or --json")
+
     def test_what_is_no_tensor(self):
         path = self.safetensors("a.safetensors")
         self.fail_with(USAGE, "show", path, "none[0]", says="there is no tensor 'none'; ztstream inspect lists them")

@@ -221,6 +221,7 @@ def tensors():
         "a key with ..": (INVALID, tensor(key="../data.pkl")),
         "a key that is a path": (INVALID, tensor(key="/etc/passwd")),
         "a storage that is not there": (INVALID, tensor(key="7")),
+        "two elements, one of them beyond the storage": (INVALID, tensor(size=(2,), stride=(4,))),
         "a storage smaller than said": (INVALID, tensor(count=5)),
         "a storage larger than said": (INVALID, tensor(count=3, size=(3,))),
         "a storage of a negative size": (INVALID, tensor(count=-4)),
