@@ -32,7 +32,8 @@ struct Work {
 constexpr Work kReadFirst = {"read, first time", "", "", DigestKind::kNone};
 constexpr Work kRead = {"read", "", "", DigestKind::kNone};
 constexpr Work kWrite = {"write and sync", ""};
-constexpr Work kConvertRaw = {"convert", ""};
+constexpr Work kConvert = {"convert", ""};
+constexpr Work kConvertRaw = {"convert --raw", " --raw"};
 constexpr Work kZstd = {"convert --zstd", " --zstd", "1"};
 constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", "huffman"};
 constexpr Work kPlanes = {"convert --zstd=planes", " --zstd=planes", "planes"};
@@ -81,6 +82,16 @@ std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
             ->name);
   }
   return names;
+}
+
+// The conversion that compresses nothing. Of a .zt file that is compressed, convert alone keeps that.
+Work RawOf(const TensorSource& source) {
+  for (std::uint32_t o = 0; o < source.objects().size(); ++o) {
+    for (std::uint32_t c = 0; c < source.objects()[o].components.size(); ++c) {
+      if (source.encoded({o, c})) return kConvertRaw;
+    }
+  }
+  return kConvert;
 }
 
 // The plan of the named objects, or of all if `names` is empty.
@@ -179,7 +190,7 @@ StatusOr<std::uint64_t> SizeOf(TensorSource& source, const Work& work) {
 // slowest.
 Status Suggest(TensorSource& source, Report& report) {
   const Row& write = report.rows.back();
-  for (const Work& work : {kConvertRaw, kZstd, kHuffman, kPlanes}) {
+  for (const Work& work : {RawOf(source), kZstd, kHuffman, kPlanes}) {
     const Row* one = nullptr;
     const Row* best = nullptr;
     for (const Row& row : report.rows) {
@@ -241,7 +252,7 @@ StatusOr<Report> Measure(const Args& args) {
   ZT_RETURN_IF_ERROR(measure(report.rows.emplace_back(Row{kReadFirst, all, {}})));
   sample = std::max<std::uint64_t>(report.rows.front().bytes(), 1);
   ZT_ASSIGN_OR_RETURN(const bool planes, HasPlanes(*source, names));
-  for (const Work& work : {kRead, kConvertRaw, kZstd, kHuffman, kPlanes}) {
+  for (const Work& work : {kRead, RawOf(*source), kZstd, kHuffman, kPlanes}) {
     if (work.name == kPlanes.name && !planes) continue;
     report.rows.push_back({work, 1, {}});
     if (all > 1) report.rows.push_back({work, all, {}});

@@ -101,6 +101,15 @@ class BenchCommand(support.EndToEnd):
         self.assertAlmostEqual(row["ratio"], os.path.getsize(self.path("o.zt")) / 200_000, places=12)
         self.assertIn("\n  ztstream convert --zstd=planes ", self.succeed("bench", "-T", "1", "--runs", "1", source).decode())
 
+    def test_a_compressed_file_is_decompressed_by_raw(self):
+        self.succeed("convert", "-q", "--zstd", self.source, "-o", "z.zt")
+        report = self.json("bench", "--json", "-T", "1", "--runs", "1", self.path("z.zt"))
+        self.assertEqual([row["work"] for row in report["measurements"]],
+                         ["read, first time", "read", "convert --raw", *WORKS[2:], "write and sync"])
+        (raw,) = [each for each in report["suggestions"] if each["options"] == "--raw"]
+        self.succeed("convert", "-q", "--raw", self.path("z.zt"), "-o", "raw.zt")
+        self.assertEqual(raw["bytes"], os.path.getsize(self.path("raw.zt")))
+
     def test_nothing_stays(self):
         scratch = self.path("scratch")
         scratch.mkdir()
