@@ -49,7 +49,7 @@ _ztstream() {
     *:--npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     *:--sparse) values='auto keep' ;;
     *:--progress) values='auto always never' ;;
-    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|*:--include|*:--exclude|*:--rename|*:--atol|*:--rtol|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
+    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|convert:--include|verify:--include|extract:--include|diff:--include|inspect:--include|*:--exclude|*:--rename|*:--atol|*:--rtol|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))

@@ -70,6 +70,10 @@ class Selector {
   Status Resolve(std::span<const std::string_view> names);
   // Counts the tensor for each word that means it.
   bool Selects(std::string_view name);
+  // True if it has selected a tensor.
+  bool left_any() const { return left_any_; }
+  // The error if it leaves no tensor; `of` may say of how many: " of 8".
+  static Status NoneLeft(std::string_view of = "");
 
   // A line for each word that may be wrong: it matched no tensor, or more than a shell pattern
   // would.
@@ -79,6 +83,7 @@ class Selector {
 
  private:
   Patterns include_, exclude_;
+  bool left_any_ = false;
 };
 
 }  // namespace zt::cli::internal

@@ -389,8 +389,7 @@ Status Convert(const Args& args) {
   WarnAll(args, warnings);
   const std::uint64_t tensors = source->objects().size() - CountFiles(source->objects());
   if (plan.objects.size() == CountFiles(plan) && tensors > 0) {
-    return InvalidArgument("--include and --exclude leave no tensor of " + std::to_string(tensors) +
-                           "; 'ztstream inspect' lists the names");
+    return Selector::NoneLeft(" of " + std::to_string(tensors));
   }
   if (args.verbose) {
     for (const std::string& line : rules.Uses()) Note(line);

@@ -128,10 +128,8 @@ StatusOr<Comparison> Diff(const Args& args) {
                       CompareSources(*first, *second, args, "diff", std::move(options)));
   WarnAll(args, rules.Warnings());
   if (rules.selector().active() &&
-      found.both.all + found.only_first.all + found.only_second.all == 0) {
-    return InvalidArgument(
-        "--include and --exclude leave no tensor; ztstream inspect lists the names");
-  }
+      found.both.all + found.only_first.all + found.only_second.all == 0)
+    return Selector::NoneLeft();
   return found;
 }
 

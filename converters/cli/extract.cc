@@ -361,10 +361,7 @@ Status Extract(const Args& args) {
     source = std::move(made);
   }
   ZT_ASSIGN_OR_RETURN(std::vector<std::uint32_t> selected, Select(*source, args));
-  if (changed != nullptr && selected.empty()) {
-    return InvalidArgument(
-        "--include and --exclude leave no tensor; 'ztstream inspect' lists the names");
-  }
+  if (changed != nullptr && selected.empty()) return Selector::NoneLeft();
   if (target.checkpoint) return RestoreFolder(args, *source, selected, changed);
   NoteFiles(args, *source);
   Extraction extraction(args, target, *source, changed);

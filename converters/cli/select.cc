@@ -144,7 +144,14 @@ Status Selector::Resolve(std::span<const std::string_view> names) {
 
 bool Selector::Selects(std::string_view name) {
   const bool included = include_.empty() || include_.Match(name);
-  return !exclude_.Match(name) && included;
+  const bool selected = !exclude_.Match(name) && included;
+  left_any_ = left_any_ || selected;
+  return selected;
+}
+
+Status Selector::NoneLeft(std::string_view of) {
+  return InvalidArgument("--include and --exclude leave no tensor" + std::string(of) +
+                         "; 'ztstream inspect' lists the names");
 }
 
 std::vector<std::string> Selector::Warnings() const {

@@ -14,6 +14,7 @@ import :formats;
 import :shards;
 import :options;
 import :rules;
+import :select;
 import :support;
 import zt.convert.composite;
 import zt.convert.files;
@@ -74,6 +75,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   std::vector<std::string> warnings;
   ZT_ASSIGN_OR_RETURN(source, ChangedSource::Make(std::move(source), rules, warnings));
   WarnAll(args, warnings);
+  if (rules.selector().active() && !rules.selector().left_any())
+    return WithFile(Selector::NoneLeft(), args.against.front());
   return WithFile(Ungroup(std::move(source)), args.against.front());
 }
 

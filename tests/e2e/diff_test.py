@@ -475,3 +475,11 @@ class AgainstWithRules(support.EndToEnd):
     def test_rules_without_a_source(self):
         file = self.convert()
         self.fail_with(USAGE, "verify", file, "--dtype", "f16", says="--dtype, --rename and other rules need --against SOURCE")
+
+    def test_rules_that_leave_no_tensor(self):
+        file = self.convert("--rename", r"s/^model\.//")
+        self.succeed("verify", file, "--against", self.source, "--rename", r"s/^model\.//", "--include", "^model")
+        process = self.expect(USAGE, "verify", file, "--against", self.source, "--rename", r"s/^model\.//", "--include", "^a$",
+                              says="--include and --exclude leave no tensor; 'ztstream inspect' lists the names")
+        self.assertIn(b"--include '^a$' matches the name of no tensor", process.stderr)
+        self.assertNotIn(b"--rename", process.stderr, "it was not asked")
