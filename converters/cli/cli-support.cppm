@@ -38,8 +38,9 @@ Status WriteText(const std::string& path, std::string_view text, const FileSinkO
 // Opens a .zt file. Errors do not name it: the commands add the names.
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path,
                                              const InputOptions& options = {});
-// kAlreadyExists if `output` is an existing file that may not be replaced. Called before any work
-// is done.
+// An error if the folder of `output` is missing. Called before any work is done.
+Status CheckFolderOf(const std::string& output);
+// CheckFolderOf; kAlreadyExists if `output` is an existing file that may not be replaced.
 Status CheckOutput(const std::string& output, bool force);
 
 // The bytes of all components whose sizes are known.

@@ -198,7 +198,8 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
       args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);
   json["plan_digest"] = cut.digest;
   json["shards"] = count;
-  Status place = CheckPlace(args, inputs, cut);
+  Status place = CheckFolderOf(args.output);
+  if (place.ok()) place = CheckPlace(args, inputs, cut);
   if (place.ok() && request.only == 0) place = CheckIndex(args, cut, plan.spec);
   if (args.dry_run && !place.ok()) {
     const std::string line = "without --dry-run this fails: " + Message(place);

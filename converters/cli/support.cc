@@ -16,6 +16,7 @@ import zt.remote;
 namespace zt::cli {
 
 using namespace internal;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -173,9 +174,20 @@ std::uint64_t Bytes(const Object& object) {
   return bytes;
 }
 
-Status CheckOutput(const std::string& output, bool force) {
+Status CheckFolderOf(const std::string& output) {
+  if (output == "-" || IsUrl(output)) return OkStatus();
   std::error_code error;
-  if (output == "-" || force || IsUrl(output) || !std::filesystem::is_regular_file(output, error))
+  const fs::path folder = fs::path(output).parent_path();
+  if (folder.empty() || fs::status(folder, error).type() != fs::file_type::not_found)
+    return OkStatus();
+  return WithFile(IoError("there is no folder " + folder.string() + "; make the folder first"),
+                  output);
+}
+
+Status CheckOutput(const std::string& output, bool force) {
+  ZT_RETURN_IF_ERROR(CheckFolderOf(output));
+  std::error_code error;
+  if (output == "-" || force || IsUrl(output) || !fs::is_regular_file(output, error))
     return OkStatus();
   return WithFile(AlreadyExists("the output exists already; use -f to replace it"), output);
 }

@@ -269,6 +269,12 @@ class Command(support.EndToEnd):
         self.assertEqual(self.json("convert", "-nq", "--json", self.source, "-o", self.output)["warnings"], [line])
         self.assertEqual(self.run_program("convert", "-n", "-f", self.source, "-o", self.output).stderr, b"")
         self.assertEqual(self.output.read_bytes(), b"precious")
+        absent = self.path("no") / "o.zt"
+        for options in ([], ["-f"], ["--shards", "1"]):
+            process = self.run_program("convert", "-n", self.source, "-o", absent, *options)
+            self.assertEqual(process.returncode, 0)
+            self.assertIn(f"without --dry-run this fails: {absent}: there is no folder {absent.parent}; make the folder first",
+                          process.stderr.decode())
 
     def test_standard_output_carries_the_product_alone(self):
         process = self.run_program("convert", self.source, "-o", self.output)
