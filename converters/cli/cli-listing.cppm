@@ -40,6 +40,7 @@ struct Listing {
   Value::Map attributes;
   std::vector<ListedObject> objects;  // Sort puts the files behind the tensors
   std::size_t files = 0;              // of the objects; Sort counts them
+  std::uint64_t tensors = 0;          // before some were selected; 0: all are listed
   std::vector<std::string> warnings;
   std::vector<StoredShard> shards = {};  // of a root or an index
 };

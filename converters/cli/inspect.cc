@@ -290,6 +290,8 @@ Status Select(const Args& args, const Operands& operands, std::vector<Listed>& o
   ZT_RETURN_IF_ERROR(WithFile(selector.Resolve(sorted), file));
   std::size_t left = 0;
   for (auto& [listing, source] : opened) {
+    listing.tensors = static_cast<std::uint64_t>(
+        std::ranges::count(listing.objects, std::string(), &ListedObject::path));
     std::erase_if(listing.objects, [&](const ListedObject& each) {
       if (!each.path.empty()) return !words.empty();
       const bool meant = words.empty() || words.Match(each.name);

@@ -185,7 +185,10 @@ std::string HeadingText(const Listing& listing) {
   std::string out = Printable(listing.file) + ": ";
   out += listing.format == "zt" ? "zTensor " + Printable(listing.version) : listing.format;
   if (!listing.shards.empty()) out += " in " + Counted(listing.shards.size(), "shard");
-  out += ", " + Counted(all.tensors, "tensor") + ", " + ParametersText(all) + ", " + SizeText(all);
+  out += ", ";
+  if (all.tensors < listing.tensors) out += Grouped(all.tensors) + " of ";
+  out += Counted(std::max(all.tensors, listing.tensors), "tensor") + ", " + ParametersText(all) +
+         ", " + SizeText(all);
   if (listing.files > 0) {
     std::uint64_t bytes = 0;
     for (const ListedObject& file : FilesOf(listing)) bytes += file.decoded();

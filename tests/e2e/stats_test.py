@@ -207,8 +207,9 @@ class Selection(support.EndToEnd):
                               (["head", "layers.1.w"], ["layers.1.w", "head"])):
             self.assertEqual(self.names(self.json("inspect", "--json", self.a, *words)), wanted)
         text = self.succeed("inspect", self.a, "head").decode()
-        self.assertIn("1 tensor, 1 parameter", text)
+        self.assertIn("a.safetensors: safetensors, 1 of 4 tensors, 1 parameter", text)
         self.assertNotIn("layers", text)
+        self.assertIn("a.safetensors: safetensors, 0 of 4 tensors, ", self.succeed("inspect", self.a, self.b, "norm").decode())
 
     def test_words_select_what_is_measured(self):
         path = self.path("a.zt")
