@@ -9,6 +9,10 @@ namespace zt::cli::internal {
 // The names of the source's tensors, sorted. The source must outlive them.
 std::vector<std::string_view> NamesOf(const TensorSource& source);
 
+// The end of an error about a word that means no tensor: "; did you mean 'NAME'?" with a similar
+// one of `names`, else where they are listed.
+std::string MeantOrListed(std::string_view word, std::span<const std::string_view> names);
+
 // A word that selects tensors, in every command as the first of these kinds that applies:
 //   - the name of a tensor: that tensor
 //   - "glob:" and a shell pattern: tensors whose whole name matches
@@ -49,6 +53,7 @@ class Patterns {
   struct Use {
     Pattern pattern;
     std::uint64_t tensors = 0;
+    std::string first = "";  // of them
   };
   // In the order of the words.
   const std::vector<Use>& uses() const { return uses_; }

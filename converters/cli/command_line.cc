@@ -57,7 +57,8 @@ std::size_t Distance(std::string_view a, std::string_view b, std::size_t most) {
   return least + 1;
 }
 
-// The most similar known word; empty if none is similar.
+}  // namespace
+
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> known) {
   std::string_view best;
   std::size_t least = std::clamp<std::size_t>(word.size() / 3, 1, 3) + 1;
@@ -71,6 +72,8 @@ std::string_view Nearest(std::string_view word, std::span<const std::string_view
   }
   return best;
 }
+
+namespace {
 
 // Text for a message: of a URL without its user name and its query, which may be secret.
 std::string Shown(std::string_view text) {

@@ -57,18 +57,29 @@ StatusOr<Target> TargetOf(const Args& args) {
 // included.
 StatusOr<std::vector<std::uint32_t>> Select(const TensorSource& source, const Args& args) {
   Patterns wanted("", args.names);
-  ZT_RETURN_IF_ERROR(WithFile(wanted.Resolve(NamesOf(source)), args.file()));
+  const std::vector<std::string_view> names = NamesOf(source);
+  ZT_RETURN_IF_ERROR(WithFile(wanted.Resolve(names), args.file()));
   std::vector<std::uint32_t> selected;
   for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
     const Object& object = source.objects()[i];
     if (!IsFile(object) && (wanted.empty() || wanted.Match(object.name))) selected.push_back(i);
   }
   std::vector<std::string> warnings;
-  for (const auto& [pattern, tensors] : wanted.uses()) {
-    if (tensors == 0)
-      return WithFile(
-          InvalidArgument("no tensor matches " + pattern.text() + "; ztstream inspect lists them"),
-          args.file());
+  const std::string_view left = args.include.empty() && args.exclude.empty()
+                                    ? ""
+                                    : " of those that --include and --exclude leave";
+  for (std::size_t i = 0; i < args.names.size(); ++i) {
+    const auto& [pattern, tensors, first] = wanted.uses()[i];
+    if (tensors == 0) {
+      return WithFile(InvalidArgument("no tensor" + std::string(left) + " matches " +
+                                      pattern.text() + MeantOrListed(args.names[i], names)),
+                      args.file());
+    }
+    if (args.verbose && pattern.name().empty()) {
+      Note(pattern.text() + " means " +
+           (tensors == 1 ? TensorContext(first)
+                         : Counted(tensors, "tensor") + ", " + Quote(first) + " the first"));
+    }
     if (!pattern.warning().empty()) warnings.push_back(pattern.warning());
   }
   WarnAll(args, warnings);

@@ -300,12 +300,12 @@ Status Select(const Args& args, const Operands& operands, std::vector<Listed>& o
     left += static_cast<std::size_t>(
         std::ranges::count(listing.objects, std::string(), &ListedObject::path));
   }
-  for (const auto& [pattern, tensors] : words.uses()) {
-    if (tensors > 0) continue;
-    return WithFile(InvalidArgument(pattern.text() + " is no file, and means no tensor of " +
-                                    (opened.size() == 1 ? "this one" : "these") +
-                                    "; without it ztstream inspect lists them"),
-                    file);
+  for (std::size_t i = 0; i < operands.words.size(); ++i) {
+    const Pattern& pattern = words.uses()[i].pattern;
+    if (words.uses()[i].tensors > 0) continue;
+    return InvalidArgument("there is no file " + pattern.text() + ", nor a tensor in " +
+                           (opened.size() == 1 ? file : "these files") + " that it matches" +
+                           MeantOrListed(operands.words[i], sorted));
   }
   WarnAll(args, selector.Warnings());
   if (left > 0 || !selector.active()) return OkStatus();

@@ -9,6 +9,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :options;
 import :output;
 import :select;
 
@@ -40,6 +41,12 @@ std::vector<std::string_view> NamesOf(const TensorSource& source) {
   }
   std::ranges::sort(names);
   return names;
+}
+
+std::string MeantOrListed(std::string_view word, std::span<const std::string_view> names) {
+  // One or two letters are similar to too much.
+  const std::string_view meant = word.size() < 3 ? std::string_view() : Nearest(word, names);
+  return meant.empty() ? "; ztstream inspect lists them" : "; did you mean " + Quote(meant) + "?";
 }
 
 struct Pattern::State {
@@ -124,7 +131,7 @@ Status Patterns::Resolve(std::span<const std::string_view> names) {
 bool Patterns::Match(std::string_view name) {
   bool matches = false;
   const auto count = [&](Use& use) {
-    ++use.tensors;
+    if (++use.tensors == 1) use.first = name;
     matches = true;
   };
   if (const auto found = named_.find(name); found != named_.end()) count(uses_[found->second]);
@@ -157,7 +164,7 @@ Status Selector::NoneLeft(std::string_view of) {
 std::vector<std::string> Selector::Warnings() const {
   std::vector<std::string> lines;
   for (const Patterns* patterns : {&include_, &exclude_}) {
-    for (const auto& [pattern, tensors] : patterns->uses()) {
+    for (const auto& [pattern, tensors, first] : patterns->uses()) {
       const std::string unused = pattern.text() + " matches the name of no tensor";
       const std::string line = tensors == 0 ? unused : pattern.warning();
       if (!line.empty()) lines.push_back(line);
@@ -169,7 +176,7 @@ std::vector<std::string> Selector::Warnings() const {
 std::vector<std::string> Selector::Uses() const {
   std::vector<std::string> lines;
   for (const Patterns* patterns : {&include_, &exclude_}) {
-    for (const auto& [pattern, tensors] : patterns->uses())
+    for (const auto& [pattern, tensors, first] : patterns->uses())
       lines.push_back(pattern.text() + ": " + Counted(tensors, "tensor"));
   }
   return lines;

@@ -10,6 +10,7 @@ import :array;
 import :formats;
 import :numbers;
 import :options;
+import :select;
 import :shards;
 import :support;
 
@@ -53,6 +54,14 @@ struct Input {
       only = object.name;
     }
     return only;
+  }
+  std::vector<std::string_view> Names() const {
+    if (reader == nullptr) return NamesOf(*source);
+    std::vector<std::string_view> names;
+    for (const StoredObject& each : reader->manifest().objects) {
+      if (!IsFile(each)) names.push_back(each.name);
+    }
+    return names;
   }
   bool HasFile(const std::string& path) const {
     const std::string name = std::string(kFileNamePrefix) + path;
@@ -125,23 +134,25 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
   auto found = FindComponent(input, word);
   if (!found.ok()) return WithTensor(found.status(), word);
   if (*found) return **std::move(found);
-  const std::size_t bracket = word.rfind('[');
-  std::string name = word;
-  if (word.ends_with(']') && bracket != word.npos) {
-    name = word.substr(0, bracket);
+  for (auto at = word.rfind('['); at != word.npos && at > 0; at = word.rfind('[', at - 1)) {
+    const std::string name = word.substr(0, at);
     found = FindComponent(input, name);
     if (!found.ok()) return WithTensor(found.status(), name);
-    if (*found) {
-      Wanted wanted = **std::move(found);
-      wanted.slice = word.substr(bracket + 1, word.size() - bracket - 2);
-      return wanted;
-    }
+    if (!*found) continue;
+    Wanted wanted = **std::move(found);
+    wanted.slice = word.substr(at + 1);
+    if (!wanted.slice.ends_with(']'))
+      return WithTensor(
+          InvalidArgument("the slice " + Quote(word.substr(at)) + " does not end with ']'"), name);
+    wanted.slice.pop_back();
+    return wanted;
   }
+  const std::string name = word.ends_with(']') ? word.substr(0, word.find('[')) : word;
   if (input.HasFile(name)) {
     return InvalidArgument(Quote(name) +
                            " is a file of the model; ztstream extract FILE NAME -o - prints it");
   }
-  return InvalidArgument("there is no tensor " + Quote(name) + "; ztstream inspect lists them");
+  return InvalidArgument("there is no tensor " + Quote(name) + MeantOrListed(name, input.Names()));
 }
 
 // NAME as it was given; if the input has only one tensor, that one, or a slice of it.

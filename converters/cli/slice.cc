@@ -83,6 +83,9 @@ StatusOr<Axis> ParseRange(std::string_view text, std::uint64_t length) {
 StatusOr<std::vector<Axis>> ParseSlice(std::string_view text,
                                        std::span<const std::uint64_t> shape) {
   std::vector<std::string_view> words;
+  if (text.find('[') != text.npos)
+    return InvalidArgument(
+        "a slice holds no list of positions; show takes one, or start:stop:step");
   if (!Trimmed(text).empty()) words = Split(text, ',');
   if (words.size() > 1 && words.back().empty()) words.pop_back();  // "0,"
   const auto dots = static_cast<std::size_t>(std::ranges::count(words, "..."));

@@ -355,6 +355,8 @@ class Rules(support.EndToEnd):
             if word[-1] != "q" and ":" not in word:
                 self.fail_with(USAGE, "convert", self.layers, "--include", word, "-o", self.path("o.zt"), says=says)
                 self.fail_with(USAGE, "convert", self.layers, "--dtype", word + "=keep", "-o", self.path("o.zt"), says=says)
+        self.fail_with(USAGE, "extract", self.layers, "b", "ab", "--exclude", "^a", "-o", self.path("o.npz"),
+                       says="no tensor of those that --include and --exclude leave matches 'ab'; ztstream inspect lists them")
         plan = self.json("convert", self.layers, "-n", "--json", "--dtype", "b=i32", "--dtype", "glob:a?=u16")["plan"]
         self.assertEqual({row["name"]: row["components"][0]["to"] for row in plan}, {"ab": "u16", "b": "i32"})
 

@@ -548,6 +548,14 @@ class Rules(support.EndToEnd):
         self.assertIn(b"--exclude 'nothing' matches the name of no tensor", process.stderr)
         self.fail_with(USAGE, "extract", self.source, "-o", self.path("p.npz"), "--include", "^$", "-q", says="leave no tensor")
 
+    def test_a_word_that_is_no_name(self):
+        for word, says in (("el.a", "'el.a' means tensor 'model.a'"), ("model", "'model' means 2 tensors, 'model.a' the first")):
+            process = self.run_program("extract", self.source, word, "-v", "-f", "-o", self.path("o.npz"))
+            self.assertEqual(process.stderr.decode().splitlines()[0], f"ztstream: {says}")
+        self.assertNotIn(b"means", self.run_program("extract", self.source, "model.a", "-v", "-f", "-o", self.path("o.npz")).stderr)
+        self.fail_with(USAGE, "extract", self.source, "model.aa", "-o", self.path("p.npz"),
+                       says="no tensor matches 'model.aa'; did you mean 'model.a'?")
+
     def test_a_folder_anew(self):
         self.put("f/model.safetensors", self.source.read_bytes())
         self.put("f/config.json", b"{}")

@@ -167,7 +167,8 @@ class Show(support.EndToEnd):
         path = self.safetensors("a.safetensors", {"w": ("U8", [2, 3], bytes(6))})
         for text, says in (("2", "position 2 is not in dimension 0, which has size 2"), ("0,-4", "position -4 is not in dimension 1"),
                            ("0,0,0", "the slice is of 3 dimensions, the shape is [2, 3]"), ("::0", "step"), ("a", "'a' in the slice"),
-                           ("1:2:3:4", "more than start, stop and step"), ("...,...", "one '...'"), ("1.5", "'1.5'"), ("0,,", "''")):
+                           ("1:2:3:4", "more than start, stop and step"), ("...,...", "one '...'"), ("1.5", "'1.5'"), ("0,,", "''"),
+                           ("[0,1]", "a slice holds no list of positions")):
             line = self.fail_with(USAGE, "show", path, f"w[{text}]", says=says)
             self.assertIn("a.safetensors: tensor 'w': ", line)
 
@@ -180,7 +181,12 @@ class Show(support.EndToEnd):
     def test_what_is_no_tensor(self):
         path = self.safetensors("a.safetensors")
         self.fail_with(USAGE, "show", path, "none[0]", says="there is no tensor 'none'; ztstream inspect lists them")
+        long = self.safetensors("l.safetensors", {"model.norm.weight": ("U8", [1], b"a"), "other": ("U8", [1], b"a")})
+        self.succeed("convert", "-q", long, "-o", self.path("l.zt"))
+        for where in (long, self.path("l.zt")):
+            self.fail_with(USAGE, "show", where, "model.norm.weigth", says="no tensor 'model.norm.weigth'; did you mean 'model.norm.weight'?")
         two = self.safetensors("b.safetensors", {"v": ("U8", [1], b"a"), "w": ("U8", [2], b"bc")})
+        self.fail_with(USAGE, "show", two, "w[0:2,", says="tensor 'w': the slice '[0:2,' does not end with ']'")
         for words in ((), ("[0]",)):
             self.fail_with(USAGE, "show", two, *words, says="NAME is missing, and there is not just one tensor")
 

@@ -222,7 +222,10 @@ class Selection(support.EndToEnd):
         self.fail_with(INVALID, "inspect", "--stats", path, "y")
 
     def test_a_word_that_means_nothing(self):
-        self.fail_with(USAGE, "inspect", self.a, "none", says=("a.safetensors", "'none' is no file, and means no tensor"))
+        self.fail_with(USAGE, "inspect", self.a, "none",
+                       says="there is no file 'none', nor a tensor in " + str(self.a) + " that it matches; ztstream inspect lists them")
+        self.fail_with(USAGE, "inspect", self.a, self.b, "none", says="nor a tensor in these files that it matches")
+        self.fail_with(USAGE, "inspect", self.a, "layers.0.v", says="that it matches; did you mean 'layers.0.b'?")
         self.fail_with(IO, "inspect", self.path("none.zt"), says="none.zt")
 
     def test_include_and_exclude(self):
