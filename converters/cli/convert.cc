@@ -166,11 +166,12 @@ StatusOr<WriterOptions> MakeWriterOptions(const Args& args, const Rules& rules) 
   options.min_gain = args.min_gain_percent / 100;
   options.zstd = rules.zstd;
   options.zstd.frame_bytes = args.chunk;
-  ZT_RETURN_IF_ERROR(Annotate(Validate(options.zstd), "--zstd, --chunk"));
+  const bool own_chunk = options.zstd.frame_bytes != ZstdOptions().frame_bytes;
+  ZT_RETURN_IF_ERROR(Annotate(Validate(options.zstd), !own_chunk  ? "--zstd"
+                                                      : args.zstd ? "--zstd, --chunk"
+                                                                  : "--chunk"));
   // Here, for what is wrong with options is said before what is wrong with files.
-  WriterOptions tried = options;
-  tried.threads = 1;  // starts none
-  ZT_RETURN_IF_ERROR(Writer::Create(DiscardSink(), tried).status());
+  ZT_RETURN_IF_ERROR(Validate(options));
   return options;
 }
 

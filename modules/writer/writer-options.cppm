@@ -52,4 +52,7 @@ struct WriterOptions {
   std::function<void(const Progress&)> progress = {};
 };
 
+// kInvalidArgument if Writer::Create would refuse the options.
+Status Validate(const WriterOptions& options);
+
 }  // namespace zt

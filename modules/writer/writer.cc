@@ -62,7 +62,9 @@ Status CheckForVersion(const WriterOptions& options) {
   return OkStatus();
 }
 
-Status CheckOptions(const WriterOptions& options) {
+}  // namespace
+
+Status Validate(const WriterOptions& options) {
   for (const std::shared_ptr<Stage>& stage : options.stages) {
     if (stage == nullptr) return InvalidArgument("one of the writer's stages is null");
   }
@@ -82,8 +84,6 @@ Status CheckOptions(const WriterOptions& options) {
   }
   return OkStatus();
 }
-
-}  // namespace
 
 struct Writer::State {
   State(std::unique_ptr<Sink> sink, WriterOptions options)
@@ -225,7 +225,7 @@ StatusOr<std::unique_ptr<Writer>> Writer::Create(std::unique_ptr<Sink> sink,
                                                  WriterOptions options) {
   try {
     if (sink == nullptr) return InvalidArgument("a writer needs a sink");
-    ZT_RETURN_IF_ERROR(CheckOptions(options));
+    ZT_RETURN_IF_ERROR(Validate(options));
     // This calls the caller's sink and stages, which may throw.
     const std::string name = sink->name();
     return CatchAsStatus(
