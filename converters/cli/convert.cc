@@ -318,6 +318,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
   return args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }
 
+// A warning if --quant group makes no group; one that the source has says why.
+std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& source) {
+  if (args.quant != "group" || !source.warnings().empty() ||
+      std::ranges::count(source.objects(), "quantized_group", &Object::format) > 0)
+    return {};
+  return {
+      "--quant group applies to no tensor: no module is as GPTQ, AWQ or compressed-tensors "
+      "store it"};
+}
+
 // Writes the output file and reports the result.
 Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOptions options,
              const std::vector<std::string>& warnings) {
@@ -374,6 +384,7 @@ Status Convert(const Args& args) {
   if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan));
   std::vector<std::string> warnings = source->warnings();
   for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
+  for (std::string& warning : UnusedQuant(args, *source)) warnings.push_back(std::move(warning));
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
   if (rules.plan.keep_encoding) {
     for (std::string& line : LostEncodings(*source, plan, args))

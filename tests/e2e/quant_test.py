@@ -213,6 +213,10 @@ class Grouping(support.EndToEnd):
         self.assertEqual(self.path("keep.zt").read_bytes(), self.path("same.zt").read_bytes())
         self.fail_with(USAGE, "convert", DATA / "gptq", "--quant", "yes", "-o", "x.zt", says="--quant")
 
+    def test_no_module_is_quantized(self):
+        (line,) = self.convert(self.safetensors("plain.safetensors"))[1]
+        self.assertIn("--quant group applies to no tensor", line)
+
     def test_every_width_of_gptq_and_its_labels(self):
         for bits in 2, 4, 8:
             for label, offset in (None, 1), ("gptq", 1), ("gptq_v2", 0):
