@@ -339,11 +339,15 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
   const Value* const weights = FindMember(plan.attributes, kFolderAttribute);
   if (weights == nullptr || KeepsTensors(source, plan)) return lines;
   if (CountFiles(plan) == plan.objects.size()) return lines;  // an error: no tensor is left
+  std::vector<std::string_view> how;
+  if (!args.include.empty() || !args.exclude.empty()) how.emplace_back("left out");
+  if (!args.rename.empty()) how.emplace_back("renamed");
+  if (how.empty() || !args.dtype.empty() || !args.dequantize.empty()) how.emplace_back("changed");
   if (Value changed = WithoutHeaders(*weights); changed != *weights) {
     SetMember(plan.attributes, kFolderAttribute, std::move(changed));
     lines.emplace_back(
-        "tensors are changed, so 'ztstream extract' will write new files of weights instead of "
-        "the original ones");
+        "tensors are " + Joined(how, "or") +
+        ", so 'ztstream extract' will write new files of weights instead of the original ones");
   }
   return lines;
 }

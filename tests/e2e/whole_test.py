@@ -123,7 +123,7 @@ class Whole(support.EndToEnd):
         folder, expected = self.pipeline()
         self.succeed("convert", folder, "-o", self.path("half.zt"), "--dtype", "f16", "--on-overflow", "inf")
         process = self.run_program("convert", self.path("half.zt"), "-o", self.path("again.zt"), "--exclude", "embed")
-        self.assertNotIn(b"tensors are changed", process.stderr)
+        self.assertNotIn(b"tensors are ", process.stderr)
         ways = {"a": ("extract", self.path("half.zt")), "b": ("extract", self.path("m.zt"), "--dtype", "f16", "--on-overflow", "inf")}
         for name, arguments in ways.items():
             process = self.run_program(*arguments, "-o", f"{self.path(name)}/", "--to", "safetensors")
