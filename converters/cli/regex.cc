@@ -24,7 +24,13 @@ Regex::Regex(const std::string& pattern) {
 
 Regex::~Regex() { delete &Compiled(compiled_); }
 
-std::string Regex::error() const { return Compiled(compiled_).error(); }
+std::string Regex::error() const {
+  std::string error = Compiled(compiled_).error();
+  const std::string& where = Compiled(compiled_).error_arg();
+  if (where.empty() || !error.ends_with(": " + where)) return error;
+  error.resize(error.size() - where.size() - 2);
+  return error + ", at '" + where + "'";
+}
 
 std::string Regex::RewriteError(const std::string& to) const {
   std::string error;

@@ -350,7 +350,7 @@ class Rules(support.EndToEnd):
         for word, says in (("q", "no tensor matches 'q'; ztstream inspect lists them"), ("glob:q*", "no tensor matches 'glob:q*'"),
                            ("q*", "'q*' matches every name as a regular expression; a shell pattern is written 'glob:q*'"),
                            ("*.bias", "'*.bias' is not a tensor's name, and as a regular expression: no argument for repetition "
-                            "operator: *; a shell pattern is written 'glob:*.bias'"), ("(", "missing ): (\n")):
+                            "operator, at '*'; a shell pattern is written 'glob:*.bias'"), ("(", "missing ), at '('\n")):
             self.fail_with(USAGE, "extract", self.layers, word, "-o", self.path("o.npz"), says=says)
             if word[-1] != "q" and ":" not in word:
                 self.fail_with(USAGE, "convert", self.layers, "--include", word, "-o", self.path("o.zt"), says=says)
