@@ -235,6 +235,8 @@ def zsh(table):
         specs = [zsh_option(row) for row in table.options(command)]
         for place, row in enumerate(table.operands_of(command), 1):
             where = "*" if row["repeatable"] else place
+            if any(each.startswith("'*:") for each in specs[-1:]):
+                break  # _arguments has one rest: inspect's files stand for its words
             specs.append(quoted(f"{where}:{re.sub('[^a-z]', '', row['name'].lower())}:{zsh_action(row)}"))
         cases.append(f"  {command})\n    _arguments -s " + " \\\n      ".join(specs) + " ;;")
     own = " ".join(zsh_option(row) for row in table.rows if row["name"] in ("help", "version"))
