@@ -162,9 +162,18 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
       suffixes.push_back(
           "*" + std::string(format.name == "zt" ? format.index : Words(format.suffixes)[0]));
     }
+    // Files that are one model, and no sign that the folder is a checkpoint.
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
+    const bool single = std::ranges::any_of(
+        names, [](const std::string& name) { return IsTorchName(name) || name.ends_with(".zt"); });
+    if (IsFolder((fs::path(path) / "snapshots").string()) && !IsUrl(path)) {
+      return InvalidArgument(
+          "the folder is a model's in a hub's cache; name one of its revisions: " +
+          (fs::path(path) / "snapshots" / "REV").string());
+    }
     return InvalidArgument(
         "the folder holds no checkpoint" + (any ? "" : " of format " + options.from) + ": no " +
-        Joined(suffixes, "or") + " file" + (empty ? "" : "; name the files in it"));
+        Joined(suffixes, "or") + " file" + (empty && !single ? "" : "; name the files in it"));
   }
   const FolderFiles& files = found.front();
   auto source = files.format->open_folder(path, files.names, options);
