@@ -28,6 +28,8 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
 // The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of
 // other formats. An error if there are several indexes, or if the shards have not been joined.
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options);
+// An error that names the format if the file is of another one than .zt.
+Status CheckIsZt(const std::string& path);
 
 // Creates the file at `output`, or returns standard output for "-", which must not be a terminal.
 // Errors name it.

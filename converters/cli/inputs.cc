@@ -244,6 +244,24 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
                                       index.filename().string());
 }
 
+Status CheckIsZt(const std::string& path) {
+  if (!IsUrl(path) && !IsRegularFile(path)) return OkStatus();  // a pipe opens once
+  const auto bytes = OpenFile(path);
+  if (!bytes.ok()) return bytes.status();
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(**bytes, kHeadBytes));
+  if (head.size() >= 8 && LooksLikeZt(head)) return OkStatus();
+  const auto format = Recognise(head);
+  if (format.ok() && (*format)->name != "zt") {
+    const bool archive = !(*format)->read_from_end.empty();
+    return Unsupported("it is " +
+                       std::string(archive ? (*format)->read_from_end : (*format)->name) +
+                       ", not .zt; 'ztstream inspect' lists it, 'ztstream diff' compares it");
+  }
+  // A file named .zt that does not look like one is damaged; verification reports that.
+  const bool damaged = format.ok() || format.status().code() == StatusCode::kDataLoss;
+  return damaged && path.ends_with(".zt") ? OkStatus() : format.status();
+}
+
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options) {
   ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
   return ChooseZt(folder, found, options);

@@ -37,7 +37,9 @@ StatusOr<ShardFile> ReadShard(const std::string& path) {
     return InvalidArgument("it is a folder; name the shards in it: " +
                            (fs::path(path) / "*-of-*.zt").string());
   }
-  ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path));
+  auto opened = OpenReader(path);
+  if (!opened.ok()) ZT_RETURN_IF_ERROR(CheckIsZt(path));
+  ZT_ASSIGN_OR_RETURN(const auto reader, std::move(opened));
   shard.manifest = reader->manifest();
   const auto stamp = FindShardStamp(shard.manifest.attributes);
   if (!stamp)

@@ -365,25 +365,6 @@ class Verification {
   std::uint64_t before_ = 0, all_ = 0;  // bytes of shards
 };
 
-// Fails if the file is of another format: then there is nothing to verify.
-Status CheckKind(const std::string& path) {
-  if (!IsUrl(path) && !IsRegularFile(path)) return OkStatus();  // a pipe opens once
-  const auto bytes = OpenFile(path);
-  if (!bytes.ok()) return bytes.status();
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(**bytes, kHeadBytes));
-  if (head.size() >= 8 && LooksLikeZt(head)) return OkStatus();
-  const auto format = Recognise(head);
-  if (format.ok() && (*format)->name != "zt") {
-    const bool archive = !(*format)->read_from_end.empty();
-    return Unsupported("it is " +
-                       std::string(archive ? (*format)->read_from_end : (*format)->name) +
-                       ", not .zt; 'ztstream inspect' lists it, 'ztstream diff' compares it");
-  }
-  // A file named .zt that does not look like one is damaged; verification reports that.
-  const bool damaged = format.ok() || format.status().code() == StatusCode::kDataLoss;
-  return damaged && path.ends_with(".zt") ? OkStatus() : format.status();
-}
-
 // The file that is to be verified: of a folder the index or root in it.
 StatusOr<std::string> FileOf(const Args& args) {
   if (args.file() == "-") return WithFile(NotFromPipe("-", "a .zt file"), "standard input");
@@ -399,7 +380,7 @@ StatusOr<std::string> FileOf(const Args& args) {
     }
     file = *std::move(found);
   }
-  if (!IsIndexPath(file)) ZT_RETURN_IF_ERROR(WithFile(CheckKind(file), file));
+  if (!IsIndexPath(file)) ZT_RETURN_IF_ERROR(WithFile(CheckIsZt(file), file));
   return file;
 }
 

@@ -469,8 +469,8 @@ class Join(Shards):
         self.succeed("convert", "-q", self.source, "-o", whole)
         copy = self.out / "copy.zt"
         for bad, says in ((other / two.name, "its plan is not that of"), (whole, "it is not a shard"),
-                          (self.source, ""), (one, "it is shard 00001, like"), (self.path("absent.zt"), "")):
-            self.fail_with((INVALID, support.IO), "join", one, bad, "-o", self.model, says=(f"{bad}: ", says))
+                          (self.source, "it is safetensors, not .zt"), (one, "it is shard 00001, like"), (self.path("absent.zt"), "")):
+            self.fail_with((INVALID, UNSUPPORTED, support.IO), "join", one, bad, "-o", self.model, says=(f"{bad}: ", says))
         shutil.copy(two, copy)
         self.fail_with(INVALID, "join", one, copy, "-o", self.model, says=f"{copy}: it is shard 00002 of 00002, and its name is not that of this shard")
         elsewhere = self.path("elsewhere")
