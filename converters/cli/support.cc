@@ -152,7 +152,10 @@ StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
     }
     return DescriptorSink(STDOUT_FILENO, "standard output");
   }
-  return CreateFileSink(output, options);
+  auto sink = CreateFileSink(output, options);
+  if (IsUrl(output) && sink.status().code() == StatusCode::kAlreadyExists)
+    return WithFact(sink.status(), std::string(sink.status().message()) + "; use -f to replace it");
+  return sink;
 }
 
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {

@@ -291,6 +291,7 @@ class Sink(S3):
         self.objects["m.zt"] = (b"older", '"x"', {})
         process = self.upload()
         self.assertEqual(process.returncode, support.EXISTS, process.stderr)
+        self.assertIn(b"m.zt: the output exists already; use -f to replace it", process.stderr)
         self.assertEqual((self.content(), self.calls("PUT"), self.calls("POST")), (b"older", [], []))
         # One that comes while this run goes on.
         for size in ([], ["--part-size", "1GiB"]):
