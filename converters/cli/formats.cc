@@ -237,7 +237,7 @@ StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
   }
   if (const auto foreign = NameForeign(head)) return Unsupported("it is " + *foreign);
   return InvalidData("its format is not recognised (" + Joined(Words(kReadFormats), "and") +
-                     " are); it may be damaged, or --from names its format");
+                     " are); it may be damaged, or its format has to be named");
 }
 
 std::string FormatNames() {
