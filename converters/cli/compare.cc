@@ -113,8 +113,9 @@ class Comparer {
       taken[found->second] = true;
       result_.both.Add(IsFile(first_.objects()[i]));
       // An object that is listed but cannot be read has no bytes to compare.
-      ZT_RETURN_IF_ERROR(WithTensor(first_.CheckReadable(i), first_.objects()[i].name));
-      ZT_RETURN_IF_ERROR(WithTensor(second_.CheckReadable(found->second), name));
+      ZT_RETURN_IF_ERROR(AtTensor(first_, {i, 0}, first_.CheckReadable(i)));
+      ZT_RETURN_IF_ERROR(
+          AtTensor(second_, {found->second, 0}, second_.CheckReadable(found->second)));
       MatchObjects(i, found->second);
     }
     for (std::uint32_t i = 0; i < theirs.size(); ++i) {

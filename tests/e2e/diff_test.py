@@ -8,7 +8,7 @@ import numpy
 import make_safetensors
 import make_zt
 import support
-from support import DATA, DIFFERS, DONE, INVALID, IO, NUMERIC, USAGE
+from support import DATA, DIFFERS, DONE, INVALID, IO, NUMERIC, UNSUPPORTED, USAGE
 
 
 def tensor(dtype, array):
@@ -394,6 +394,13 @@ class AgainstWithRules(support.EndToEnd):
     def convert(self, *rules, spec="1.2"):
         self.succeed("convert", self.source, "-o", self.path("m.zt"), "-f", "-q", "--spec", spec, *rules)
         return self.path("m.zt")
+
+    def test_a_tensor_that_cannot_be_read_is_named_with_its_file(self):
+        refused = DATA / "torch/refuse_conj.pt"
+        other = self.safetensors("m.safetensors", {"c": ("F32", [1], bytes(4))})
+        self.succeed("convert", other, "-o", self.path("m.zt"))
+        for command in [("diff", refused, other), ("diff", other, refused), ("verify", self.path("m.zt"), "--against", refused)]:
+            self.fail_with(UNSUPPORTED, *command, says="refuse_conj.pt: tensor 'c': its conj bit is set")
 
     def test_what_convert_would_have_given(self):
         for rules in (["--dtype", "f16"], ["--dtype", "norm=keep", "--dtype", "bf16"], ["--rename", r"s/^model\.//"],
