@@ -56,6 +56,7 @@ int ReportUnreadable(const Args& args, const Status& cause) {
   Json problem = Json::object();
   if (const auto file = FileOf(cause); file && *file != args.file()) problem["file"] = *file;
   if (const auto tensor = TensorOf(cause)) problem["object"] = *tensor;
+  if (const auto component = ComponentOf(cause)) problem["component"] = *component;
   problem["message"] = Fact(cause);
   json["problems"] = Json::array({std::move(problem)});
   const Status printed = PrintJson(args, json);

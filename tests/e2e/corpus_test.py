@@ -24,6 +24,12 @@ class Corpus(support.EndToEnd):
                     self.assertIn(process.returncode, (DIFFERS, INVALID, UNSUPPORTED), errors)
                     self.assertIn(name, process.stdout.decode() + errors)
 
+    def test_json_names_object_and_component_of_a_file_that_does_not_open(self):
+        process = self.run_program("verify", "--json", CORPUS / "csr_i64.zt")
+        self.assertEqual(process.returncode, DIFFERS)
+        self.assertEqual(json.loads(process.stdout)["problems"],
+                         [{"object": "s", "component": "indices", "message": "it is of dtype i64, indices are u64"}])
+
     def test_no_file_makes_inspect_fail_otherwise_than_by_saying_so(self):
         for path in sorted(CORPUS.glob("*.zt")):
             with self.subTest(path.name):
