@@ -3,4 +3,5 @@
 // a target of fixed size.
 #pragma once
 
-#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
+#undef HWY_DISABLED_TARGETS  // cmake/Dependencies.cmake disables SSSE3 everywhere
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
