@@ -14,7 +14,7 @@ std::unique_ptr<TensorSource> Open(const std::string& name) {
   auto bytes = Must(OpenFile(std::string(ZT_TEST_DATA) + "/" + name + "/model.safetensors"));
   auto source = Must(OpenSafetensors(bytes));
   source->SetFile(name);
-  return std::move(source);
+  return source;
 }
 
 QuantConfig ConfigOf(const std::string& name) {

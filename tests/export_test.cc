@@ -261,7 +261,8 @@ TEST(Layout, APipeIsReadInItsOrderOrNotAtAll) {
   const auto reordered = Must(PlanSafetensors(source, Indices(source.objects().size()), {}));
   const auto sink = DiscardSink();
   EXPECT_EQ(WriteLayout(source, reordered, *sink).code(), StatusCode::kUnimplemented);
-  FileLayout twice{.pieces = {}, .bytes = 5};
+  FileLayout twice;
+  twice.bytes = 5;
   twice.pieces.push_back({.source = {1, 0}, .offset = 4, .bytes = 3});
   twice.pieces.push_back({.source = {1, 0}, .offset = 6, .bytes = 2});
   EXPECT_EQ(WriteLayout(source, twice, *sink).code(), StatusCode::kUnimplemented);

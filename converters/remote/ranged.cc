@@ -306,7 +306,7 @@ class RangedBytes final : public ByteSource {
     const std::uint64_t soon = g_read_ahead / 2;
     std::size_t first = planned_.size();
     std::uint64_t bytes = 0;
-    const auto sort_from = [&](std::size_t from) {
+    const auto sort_from = [&](std::size_t from) ZT_REQUIRES(shelf_->mutex) {
       std::ranges::sort(std::span(planned_).subspan(from), {}, &ByteRange::begin);
     };
     for (const ByteRange& range : announced_) {

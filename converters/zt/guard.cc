@@ -2,6 +2,7 @@
 module;
 
 #include "core/status_macros.h"
+#include "core/thread_annotations.h"
 
 module zt.convert.zt;
 
@@ -82,7 +83,7 @@ Status GuardedBlob::AbsorbAhead(ByteSource& file) {
 }
 
 Status GuardedBlob::Reread(std::uint64_t end, ByteSource& file) {
-  const auto absorb = [this](std::uint64_t, std::span<const std::byte> piece) {
+  const auto absorb = [this](std::uint64_t, std::span<const std::byte> piece) ZT_REQUIRES(mutex_) {
     Absorb(piece, ordered() ? 0 : Crc32c(piece), piece.size());
     return true;
   };
