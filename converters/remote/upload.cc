@@ -382,7 +382,7 @@ class Upload final : public Sink {
       progress_->changed.NotifyAll();
     }
     // Only now: after a signal no line is printed while AbandonUploads waits for the request.
-    if (unconditional_)
+    if (unconditional_ && (status.ok() || unknown_))
       Warn(url_ +
            ": the store does not know If-None-Match; an object that another run writes at the same "
            "moment would be replaced");
