@@ -44,7 +44,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l 
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l allow-loss -d 'Let integer types drop fractions'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l dequantize -x -a 'f32 f16 bf16' -d 'Quantized GGUF blocks to f32, f16 or bf16'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify' -l quant -x -a 'keep group' -d 'keep; group: one object a quantized module'
-complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l include -x -d 'Only these (old) names, glob:PATTERN or regex; repeatable'
+complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l include -x -d 'Only these old names, glob:PATTERN or regex; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from diff' -l include -x -d 'Only these, by their names in B: name, glob:PATTERN or regex; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l include -x -d 'Only these: name, glob:PATTERN or regex; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect verify extract diff' -l exclude -x -d 'Not these; repeatable'

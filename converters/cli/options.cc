@@ -112,7 +112,7 @@ constexpr Option kOptions[] = {
     {kConvert | kVerify, 0, "quant", "HOW", kTensors, &Args::quant,
      "keep; group: one object a quantized module", "keep", "keep group"},
     {kRules, 0, "include", "WHICH", kTensors, &Args::include,
-     "Only these (old) names, glob:PATTERN or regex; repeatable"},
+     "Only these old names, glob:PATTERN or regex; repeatable"},
     {kDiff, 0, "include", "WHICH", kTensors, &Args::include,
      "Only these, by their names in B: name, glob:PATTERN or regex; repeatable"},
     {kInspect, 0, "include", "WHICH", kTensors, &Args::include,
