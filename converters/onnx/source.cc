@@ -403,10 +403,12 @@ class OnnxSource final : public TensorSource, public ModelTaker {
       found = files_.emplace(where.location, std::move(opened)).first;
     }
     ByteSource& file = *found->second;
-    if (where.offset > *file.size() || size > *file.size() - where.offset) {
+    ZT_ASSIGN_OR_RETURN(const std::uint64_t have,
+                        KnownSize(file, "its external data " + Quote(where.location)));
+    if (where.offset > have || size > have - where.offset) {
       return InvalidData("its external data ends at byte " + std::to_string(where.offset) + " + " +
                          std::to_string(size) + ", the file " + Quote(where.location) +
-                         " at byte " + std::to_string(*file.size()));
+                         " at byte " + std::to_string(have));
     }
     return Part{&file, where.offset};
   }

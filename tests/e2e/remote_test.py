@@ -11,6 +11,7 @@ import unittest
 import numpy
 
 import make_safetensors
+import onnx_assembler
 import remote_server
 import support
 from remote_server import Answer, Change, Cut
@@ -147,6 +148,20 @@ class Reading(remote_server.Remote):
         warnings = [f"ztstream: warning: {each}: its server does not support ranges, so it is read as a pipe, from its first byte on" for each in warned]
         said = [*warnings, f"ztstream: {url}: {what} cannot be read from a server without ranges; download it"]
         self.assertEqual((process.returncode, process.stderr.decode().splitlines(), process.stdout), (support.UNSUPPORTED, said, b""), command)
+
+    def test_external_data_of_a_model_needs_ranges(self):
+        """Its parts are read by several threads, in any order."""
+        self.server.ranges = False
+        entries = {"location": "w.bin", "offset": 0, "length": 400_000}
+        model = onnx_assembler.model(onnx_assembler.tensor("w", 1, (100_000,), onnx_assembler.external(**entries)))
+        url = self.serve("m/m.onnx", self.put("m/m.onnx", model))
+        self.serve("m/w.bin", self.put("m/w.bin", os.urandom(400_000)))
+        for threads in "1", "4":
+            self.fail_with(support.UNSUPPORTED, "convert", "-q", url, "-o", self.path("out.zt"), "-T", threads,
+                           says="tensor 'w': its external data 'w.bin' cannot be read from a server without ranges; download it")
+            self.assertFalse(self.path("out.zt").exists())
+        self.server.ranges = True
+        self.assertEqual(self.convert(url, "remote.zt"), self.convert(self.path("m/m.onnx"), "local.zt"))
 
     def test_a_large_index_without_ranges(self):
         """It is larger than what the first request asks for, and its size is not known."""
