@@ -43,6 +43,13 @@ StatusOr<std::uint64_t> NonzeroBytes(const Reader& reader, std::uint64_t begin, 
   return last - first;
 }
 
+// True of an error that says nothing of a shard's bytes: it cannot be read now, or its server has no
+// ranges.
+bool SaysNothing(const Status& status, const Reader& reader) {
+  return status.code() == StatusCode::kUnavailable ||
+         (status.code() == StatusCode::kUnimplemented && IsUrl(reader.bytes().name()));
+}
+
 }  // namespace
 
 VerifyProblem ProblemOf(const Status& status, std::string_view object, std::string component) {
@@ -86,7 +93,7 @@ Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::
     const bool known = expected.kind != DigestKind::kNone;
     const auto found =
         DigestOfShard(reader.bytes(), shard, i, known ? expected.kind : DigestKind::kXxh3);
-    if (found.status().code() == StatusCode::kUnavailable) return found.status();
+    if (SaysNothing(found.status(), reader)) return found.status();
     if (!found.ok()) {
       wrong.push_back(Fact(found.status()));
       missing.insert(static_cast<std::uint32_t>(i + 1));
