@@ -147,9 +147,9 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
     wanted.slice.pop_back();
     return wanted;
   }
-  const std::string name = word.ends_with(']') ? word.substr(0, word.find('[')) : word;
-  if (input.HasFile(name)) {
-    return InvalidArgument(Quote(name) +
+  const std::string name = word.ends_with(']') ? word.substr(0, word.rfind('[')) : word;
+  if (input.HasFile(word) || input.HasFile(name)) {
+    return InvalidArgument(Quote(input.HasFile(word) ? word : name) +
                            " is a file of the model; ztstream extract FILE NAME -o - prints it");
   }
   return InvalidArgument("there is no tensor " + Quote(name) + MeantOrListed(name, input.Names()));

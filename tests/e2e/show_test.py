@@ -185,6 +185,9 @@ class Show(support.EndToEnd):
         self.succeed("convert", "-q", long, "-o", self.path("l.zt"))
         for where in (long, self.path("l.zt")):
             self.fail_with(USAGE, "show", where, "model.norm.weigth", says="no tensor 'model.norm.weigth'; did you mean 'model.norm.weight'?")
+        layers = self.safetensors("lb.safetensors", {f"layers[{i}].weight": ("U8", [1], b"a") for i in (0, 1)})
+        for word in "layers[0].wieght", "layers[0].wieght[0]":
+            self.fail_with(USAGE, "show", layers, word, says="there is no tensor 'layers[0].wieght'; did you mean 'layers[0].weight'?")
         two = self.safetensors("b.safetensors", {"v": ("U8", [1], b"a"), "w": ("U8", [2], b"bc")})
         self.fail_with(USAGE, "show", two, "w[0:2,", says="tensor 'w': the slice '[0:2,' does not end with ']'")
         for words in ((), ("[0]",)):
