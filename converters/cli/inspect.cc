@@ -303,9 +303,11 @@ Status Select(const Args& args, const Operands& operands, std::vector<Listed>& o
   for (std::size_t i = 0; i < operands.words.size(); ++i) {
     const Pattern& pattern = words.uses()[i].pattern;
     if (words.uses()[i].tensors > 0) continue;
-    return InvalidArgument("there is no file " + pattern.text() + ", nor a tensor in " +
-                           (opened.size() == 1 ? file : "these files") + " that it matches" +
-                           MeantOrListed(operands.words[i], sorted));
+    const bool one = opened.size() == 1;
+    const Status none = InvalidArgument("there is no file " + pattern.text() + ", nor a tensor " +
+                                        (one ? "" : "in these files ") + "that it matches" +
+                                        MeantOrListed(operands.words[i], sorted));
+    return one ? WithFile(none, file) : none;
   }
   WarnAll(args, selector.Warnings());
   if (left > 0 || !selector.active()) return OkStatus();

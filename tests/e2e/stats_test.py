@@ -223,7 +223,9 @@ class Selection(support.EndToEnd):
 
     def test_a_word_that_means_nothing(self):
         self.fail_with(USAGE, "inspect", self.a, "none",
-                       says="there is no file 'none', nor a tensor in " + str(self.a) + " that it matches; ztstream inspect lists them")
+                       says="there is no file 'none', nor a tensor that it matches; ztstream inspect lists them")
+        process = self.run_program("inspect", "--json", self.a, "none")
+        self.assertEqual(json.loads(process.stdout)["error"]["file"], str(self.a))
         self.fail_with(USAGE, "inspect", self.a, self.b, "none", says="nor a tensor in these files that it matches")
         self.fail_with(USAGE, "inspect", self.a, "layers.0.v", says="that it matches; did you mean 'layers.0.b'?")
         self.fail_with(IO, "inspect", self.path("none.zt"), says="none.zt")
