@@ -14,6 +14,7 @@ import :select;
 import :shards;
 import :options;
 import :support;
+import zt.convert.composite;
 
 namespace zt::cli::internal {
 namespace {
@@ -318,9 +319,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
   return args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }
 
-// A warning if --quant group makes no group; one that the source has says why.
+// A warning if --quant group finds no module; why one that it finds is no group, the source says.
 std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& source) {
-  if (args.quant != "group" || !source.warnings().empty() ||
+  if (args.quant != "group" || NamesQuantized(source) ||
       std::ranges::count(source.objects(), "quantized_group", &Object::format) > 0)
     return {};
   return {

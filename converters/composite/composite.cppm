@@ -53,6 +53,10 @@ std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string>
 StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSource> source,
                                                        const QuantConfig& config);
 
+// True if an object is named like one by which GroupQuantized finds a module: it then groups the
+// module, or warns.
+bool NamesQuantized(const TensorSource& source);
+
 // The inverse: objects made by GroupQuantized become the original tensors, and
 // kQuantConfigAttribute is removed. The tensors of a renamed group get names with the group's new
 // name. Other objects stay. kDataLoss if the attribute source_tensors contradicts the components,

@@ -170,6 +170,11 @@ std::unique_ptr<RegroupedSource> Regroup(std::unique_ptr<TensorSource> source,
 
 }  // namespace
 
+bool NamesQuantized(const TensorSource& source) {
+  return std::ranges::any_of(source.objects(),
+                             [](const Object& each) { return SplitAnchor(each.name).has_value(); });
+}
+
 StatusOr<std::unique_ptr<TensorSource>> GroupQuantized(std::unique_ptr<TensorSource> source,
                                                        const QuantConfig& config) {
   Modules modules;

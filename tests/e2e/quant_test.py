@@ -6,6 +6,7 @@ import shutil
 import numpy
 
 import make_safetensors
+import onnx_assembler as assembler
 import support
 from support import DATA, DONE, INVALID, USAGE, read_zt
 
@@ -216,6 +217,13 @@ class Grouping(support.EndToEnd):
     def test_no_module_is_quantized(self):
         (line,) = self.convert(self.safetensors("plain.safetensors"))[1]
         self.assertIn("--quant group applies to no tensor", line)
+
+    def test_no_module_is_quantized_and_the_source_warns_of_something_else(self):
+        text = assembler.node("Constant", "s", assembler.attribute("value_strings", 8, assembler.field(9, "x")))
+        weights = assembler.tensor("w", 1, (2,), assembler.field(9, bytes(8)))
+        lines = self.convert(self.put("m.onnx", assembler.whole(assembler.graph(text, tensors=[weights]))))[1]
+        self.assertGreater(len(lines), 1)
+        self.assertEqual(len([line for line in lines if "--quant group applies to no tensor" in line]), 1, lines)
 
     def test_every_width_of_gptq_and_its_labels(self):
         for bits in 2, 4, 8:
