@@ -181,8 +181,10 @@ Status CheckFolderOf(const std::string& output) {
   if (output == "-" || IsUrl(output)) return OkStatus();
   std::error_code error;
   const fs::path folder = fs::path(output).parent_path();
-  if (folder.empty() || fs::status(folder, error).type() != fs::file_type::not_found)
-    return OkStatus();
+  if (folder.empty() || fs::is_directory(folder, error)) return OkStatus();
+  if (fs::exists(folder, error))
+    return WithFile(IoError(folder.string() + " is not a folder; name another output"), output);
+  if (error) return OkStatus();  // what may not be looked at may be there: opening it tells
   return WithFile(IoError("there is no folder " + folder.string() + "; make the folder first"),
                   output);
 }

@@ -275,6 +275,9 @@ class Command(support.EndToEnd):
             self.assertEqual(process.returncode, 0)
             self.assertIn(f"without --dry-run this fails: {absent}: there is no folder {absent.parent}; make the folder first",
                           process.stderr.decode())
+        inside = self.source / "o.zt"  # a file is no folder
+        process = self.run_program("convert", "-n", self.source, "-o", inside)
+        self.assertIn(f"without --dry-run this fails: {inside}: {self.source} is not a folder", process.stderr.decode())
 
     def test_standard_output_carries_the_product_alone(self):
         process = self.run_program("convert", self.source, "-o", self.output)
