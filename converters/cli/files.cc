@@ -279,16 +279,21 @@ Value WithoutHeaders(const Value& value) {
   return ToValue(*files);
 }
 
-// True if the plan keeps every tensor of the source with its name and bytes.
-bool KeepsTensors(const TensorSource& source, const Plan& plan) {
-  for (const PlannedObject& planned : plan.objects) {
-    if (planned.object->name != source.objects()[planned.components[0].source.object].name) {
-      return false;
-    }
-    const auto changed = [](const PlannedComponent& each) { return each.transform != nullptr; };
-    if (std::ranges::any_of(planned.components, changed)) return false;
-  }
-  return plan.objects.size() == source.objects().size();
+// What the plan does to tensors of the source; empty if it keeps each with its name and bytes.
+std::vector<std::string_view> Changes(const TensorSource& source, const Plan& plan) {
+  const auto renamed = [&](const PlannedObject& each) {
+    return each.object->name != source.objects()[each.components[0].source.object].name;
+  };
+  const auto changed = [](const PlannedObject& each) {
+    return std::ranges::any_of(each.components, [](const PlannedComponent& component) {
+      return component.transform != nullptr;
+    });
+  };
+  std::vector<std::string_view> how;
+  if (plan.objects.size() != source.objects().size()) how.emplace_back("left out");
+  if (std::ranges::any_of(plan.objects, renamed)) how.emplace_back("renamed");
+  if (std::ranges::any_of(plan.objects, changed)) how.emplace_back("changed");
+  return how;
 }
 
 }  // namespace
@@ -337,12 +342,10 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
     }
   }
   const Value* const weights = FindMember(plan.attributes, kFolderAttribute);
-  if (weights == nullptr || KeepsTensors(source, plan)) return lines;
+  if (weights == nullptr) return lines;
+  const std::vector<std::string_view> how = Changes(source, plan);
+  if (how.empty()) return lines;
   if (CountFiles(plan) == plan.objects.size()) return lines;  // an error: no tensor is left
-  std::vector<std::string_view> how;
-  if (!args.include.empty() || !args.exclude.empty()) how.emplace_back("left out");
-  if (!args.rename.empty()) how.emplace_back("renamed");
-  if (how.empty() || !args.dtype.empty() || !args.dequantize.empty()) how.emplace_back("changed");
   if (Value changed = WithoutHeaders(*weights); changed != *weights) {
     SetMember(plan.attributes, kFolderAttribute, std::move(changed));
     lines.emplace_back(

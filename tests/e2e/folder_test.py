@@ -193,7 +193,8 @@ class Folders(support.EndToEnd):
         folder = self.put_sharded("f")
         for how, options in (("changed", ("--dtype", "f32")), ("left out", ("--exclude", "lm_head")),
                              ("renamed", ("--rename", "s/^model//")),
-                             ("left out, renamed or changed", ("--include", "model", "--rename", "s/^model//", "--dtype", "f32"))):
+                             ("left out, renamed or changed", ("--include", "model", "--rename", "s/^model//", "--dtype", "f32")),
+                             ("renamed", ("--include", ".", "--rename", "s/^model//"))):
             process = self.run_program("convert", folder, "-o", self.path("m.zt"), "-f", *options)
             self.assertEqual(process.returncode, DONE, process.stderr)
             self.assertIn(f"tensors are {how}, so ".encode(), process.stderr)
