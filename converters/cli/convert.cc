@@ -166,11 +166,9 @@ StatusOr<WriterOptions> MakeWriterOptions(const Args& args, const Rules& rules) 
   options.memory_bytes = args.memory;
   options.min_gain = args.min_gain_percent / 100;
   options.zstd = rules.zstd;
+  ZT_RETURN_IF_ERROR(Annotate(Validate(options.zstd), "--zstd"));
   options.zstd.frame_bytes = args.chunk;
-  const bool own_chunk = options.zstd.frame_bytes != ZstdOptions().frame_bytes;
-  ZT_RETURN_IF_ERROR(Annotate(Validate(options.zstd), !own_chunk  ? "--zstd"
-                                                      : args.zstd ? "--zstd, --chunk"
-                                                                  : "--chunk"));
+  ZT_RETURN_IF_ERROR(Annotate(Validate(options.zstd), "--chunk"));
   // Here, for what is wrong with options is said before what is wrong with files.
   ZT_RETURN_IF_ERROR(Validate(options));
   return options;

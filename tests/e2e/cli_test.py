@@ -397,6 +397,8 @@ class CommandLine(support.EndToEnd):
                   "the folder is a model's in a hub's cache; name one of its revisions: "),
                  (["convert", "a", "-o", "b", "--zstd=30"], "ztstream: --zstd: zstd level 30"),
                  (["convert", "a", "-o", "b", "--chunk", "1"], "ztstream: --chunk: "),
+                 (["convert", "a", "-o", "b", "--zstd", "--chunk", "1"], "ztstream: --chunk: "),
+                 (["convert", "a", "-o", "b", "--zstd=30", "--chunk", "64KiB"], "ztstream: --zstd: "),
                  (["convert", "a", "--on-overflow", "eror", "-n"], "'eror' is not error, inf or saturate; did you mean error?"),
                  ([], "a command is missing: convert, join, inspect"), (["inspect", "a", "--from", "csv"], "--from: 'csv' is not safetensors, npy, npz, gguf, torch, onnx, hdf5 or zt; see"),
                  (["convert", "a.safetensors", "-o", "q.npz"], "'ztstream extract' writes those"),
