@@ -16,8 +16,9 @@ debian_mirror() {
 }
 
 # try_packages PATTERN FIRST LAST ARGUMENT...: takes FOLDER [BUILD_FOLDER] [--keep] from the arguments (where there are
-# none, lines FIRST to LAST are the usage), makes the Debian packages of the build, names those that match PATTERN, and
-# leaves in `clean` the command that tries them in a clean root, to which --run COMMAND is added.
+# none, lines FIRST to LAST are the usage), builds the program and the library there, makes the Debian packages of the
+# build, names those that match PATTERN, and leaves in `clean` the command that tries them in a clean root, to which
+# --run COMMAND is added.
 try_packages() {
   local pattern=$1 build=build/release keep=() root package
   [ $# -ge 4 ] || { usage "$2" "$3"; exit 2; }
@@ -26,6 +27,7 @@ try_packages() {
   for package in "$@"; do
     case "$package" in --keep) keep=(--keep) ;; *) build=$package ;; esac
   done
+  cmake --build "$build" --target ztstream ztstream_c >/dev/null
   packages=$(mktemp -d)
   trap 'rm -rf "$packages"' EXIT
   (cd "$build" && cpack -G DEB -B "$packages" >/dev/null)

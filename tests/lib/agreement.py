@@ -282,6 +282,8 @@ def main():
     parser.add_argument("--library", default=LIBRARY or HERE.parents[1] / "build/release/capi/libztstream.so")
     parser.add_argument("--keep", help="a folder for the files that disagree")
     options = parser.parse_args()
+    if not pathlib.Path(options.library).exists():
+        parser.error(f"there is no {options.library}; cmake --build --preset release --target ztstream_c makes it")
     files = [(name, None, name) for name in options.files] or random_files(options.runs, options.seed)
     if options.keep:
         pathlib.Path(options.keep).mkdir(parents=True, exist_ok=True)
