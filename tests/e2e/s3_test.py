@@ -476,13 +476,11 @@ class Sink(S3):
         started = subprocess.Popen([support.PROGRAM, "convert", self.file, "-o", "s3://out/m.zt"],
                                    env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
         self.assertTrue(asked.wait(20))
-        began = time.monotonic()
         started.send_signal(signal.SIGINT)
-        _, errors = started.communicate(timeout=60)
-        self.assertEqual(support.shell_status(started), support.DONE, errors)
+        _, errors = started.communicate(timeout=support.PATIENCE)
+        self.assertEqual(support.shell_status(started), support.DONE, errors)  # waiting in vain, it would be 130
         self.assertIn(b"does not know If-None-Match", errors)
         self.assertEqual(self.content(), self.want)
-        self.assertLess(time.monotonic() - began, 9)
 
     def test_a_signal_while_the_upload_begins(self):
         """The store's answer, which has its id, comes after the signal."""
