@@ -18,6 +18,9 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
                                                   const std::string& path, bool only,
                                                   const InputArgs& options);
 
+// For InputArgs::no_files: why a file of this version can hold none; empty if it can.
+std::string WhyNoFiles(SpecVersion version);
+
 // Plans the files. Files of a folder are compressed if that saves space. The headers that restore
 // the original weight files are removed if the plan changes tensors. Returns warnings.
 std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan);

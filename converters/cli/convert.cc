@@ -312,8 +312,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
   InputArgs input = args;
   const SpecVersion spec = *ParseSpecVersion(args.spec);
   input.u32_indices = Traits(spec).u32_indices;
-  if (!Traits(spec).files)
-    input.no_files = "version " + args.spec + " cannot hold it; --spec 1.2 and 2.0 can";
+  input.no_files = WhyNoFiles(spec);
   return args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
 }
 

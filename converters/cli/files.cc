@@ -328,6 +328,12 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
   return SelectFiles(std::move(source), keep, choice.dense);
 }
 
+std::string WhyNoFiles(SpecVersion version) {
+  if (Traits(version).files) return "";
+  return "version " + std::string(Traits(version).text.substr(0, 3)) +
+         " cannot hold it; --spec 1.2 and 2.0 can";
+}
+
 std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan) {
   std::vector<std::string> lines;
   const bool dense = std::ranges::find(args.files, "dense") != args.files.end();

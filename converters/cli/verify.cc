@@ -65,12 +65,14 @@ int ReportUnreadable(const Args& args, const Status& cause) {
 
 // The sources as convert would write them to a file of this version.
 StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersion version) {
-  if (!HasRules(args)) return OpenUngrouped(args.against, args);
+  InputArgs input = args;
+  input.no_files = WhyNoFiles(version);
+  if (!HasRules(args)) return OpenUngrouped(args.against, input);
   ZT_ASSIGN_OR_RETURN(Rules rules, MakeRules(args));
   rules.plan.spec = version;
   rules.plan.storage.digest = Traits(version).digest;
-  ZT_ASSIGN_OR_RETURN(auto source, args.quant == "group" ? OpenGrouped(args.against, args)
-                                                         : OpenInputs(args.against, args));
+  ZT_ASSIGN_OR_RETURN(auto source, args.quant == "group" ? OpenGrouped(args.against, input)
+                                                         : OpenInputs(args.against, input));
   // If the version cannot express the file's attributes, convert left them out.
   rules.plan.attributes = !args.no_metadata && CheckExpressible(source->attributes(), version).ok();
   std::vector<std::string> warnings;
@@ -83,12 +85,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
 
 // Compares the file with its sources, which are read again.
 StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
-  InputArgs own = args;  // --from is of the source, as --npy-void is
+  InputArgs own = args;  // --from is of the source, as --npy-void and --files are
   own.from.clear();
+  own.files.clear();
   own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
-  ZT_RETURN_IF_ERROR(MatchFiles(file, *source, args));
+  // By --files convert would have taken none.
+  if (args.files.empty()) ZT_RETURN_IF_ERROR(MatchFiles(file, *source, args));
   const bool attributes = CheckExpressible(source->attributes(), version).ok();
   return CompareSources(
       *file, *source, args, "compare",

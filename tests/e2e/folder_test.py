@@ -401,6 +401,16 @@ class Folders(support.EndToEnd):
         self.succeed("verify", bare, "--against", folder, "--files", "none")
         self.succeed("verify", some, "--against", folder, "--files", "config.json", "--files", "LICENSE")
         self.assertIn(f"--files without {count - 2} files; ", self.run_program("verify", some, "--against", folder).stderr.decode())
+        # what has files that such a convert would not have written is not good
+        for words, left in (("none",), 0), (("config.json",), 1):
+            process = self.run_program("verify", whole, "--against", folder, *(f"--files={each}" for each in words))
+            self.assertEqual((process.returncode, process.stderr.decode().count(": only in the file\n")), (DIFFERS, count - left))
+        self.succeed("convert", folder, "-o", self.path("dense.zt"), "-q", "--files", "dense")
+        self.succeed("verify", self.path("dense.zt"), "--against", folder, "--files", "dense")
+        # versions that hold no files
+        for spec, rules in (("1.1", ()), ("1.1", ("--rename", "s/^/x./")), ("0.1", ("--no-metadata",)), ("0.1", ("--no-metadata", "--files", "all"))):
+            self.succeed("convert", folder, "-o", self.path("old.zt"), "-q", "-f", "--spec", spec, *rules)
+            self.succeed("verify", self.path("old.zt"), "--against", folder, *rules)
         # what differs is counted apart
         self.put("f/new.txt", b"y")
         process = self.run_program("diff", whole, folder)
