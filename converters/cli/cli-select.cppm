@@ -75,10 +75,10 @@ class Selector {
   Status Resolve(std::span<const std::string_view> names);
   // Counts the tensor for each word that means it.
   bool Selects(std::string_view name);
-  // True if it has selected a tensor.
-  bool left_any() const { return left_any_; }
-  // The error if it leaves no tensor; `of` may say of how many: " of 8".
-  static Status NoneLeft(std::string_view of = "");
+  // True if it was asked for tensors and selected none of them.
+  bool left_none() const { return asked_ > 0 && selected_ == 0; }
+  // kInvalidArgument if left_none(). A model without tensors has none to leave.
+  Status CheckAnyLeft() const;
 
   // A line for each word that may be wrong: it matched no tensor, or more than a shell pattern
   // would.
@@ -88,7 +88,7 @@ class Selector {
 
  private:
   Patterns include_, exclude_;
-  bool left_any_ = false;
+  std::uint64_t asked_ = 0, selected_ = 0;  // tensors
 };
 
 }  // namespace zt::cli::internal

@@ -397,10 +397,7 @@ Status Convert(const Args& args) {
     if (!replaces.ok()) warnings.push_back("without --dry-run this fails: " + Message(replaces));
   }
   WarnAll(args, warnings);
-  const std::uint64_t tensors = source->objects().size() - CountFiles(source->objects());
-  if (plan.objects.size() == CountFiles(plan) && tensors > 0) {
-    return Selector::NoneLeft(" of " + std::to_string(tensors));
-  }
+  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft());
   if (args.verbose) {
     for (const std::string& line : rules.Uses()) Note(line);
   }

@@ -127,9 +127,7 @@ StatusOr<Comparison> Diff(const Args& args) {
   ZT_ASSIGN_OR_RETURN(Comparison found,
                       CompareSources(*first, *second, args, "diff", std::move(options)));
   WarnAll(args, rules.Warnings());
-  if (rules.selector().active() &&
-      found.both.all + found.only_first.all + found.only_second.all == 0)
-    return Selector::NoneLeft();
+  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft());
   return found;
 }
 

@@ -368,11 +368,11 @@ Status Extract(const Args& args) {
     ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
     ZT_ASSIGN_OR_RETURN(auto made, ChangedSource::Make(std::move(source), rules, warnings));
     WarnAll(args, warnings);
+    ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft());
     changed = made.get();
     source = std::move(made);
   }
   ZT_ASSIGN_OR_RETURN(std::vector<std::uint32_t> selected, Select(*source, args));
-  if (changed != nullptr && selected.empty()) return Selector::NoneLeft();
   if (target.checkpoint) return RestoreFolder(args, *source, selected, changed);
   NoteFiles(args, *source);
   Extraction extraction(args, target, *source, changed);

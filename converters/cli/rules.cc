@@ -217,7 +217,7 @@ Selector& Rules::selector() const { return set->selector; }
 std::vector<std::string> Rules::Warnings() const {
   std::vector<std::string> lines = set->selector.Warnings();
   // Where no tensor is left, that is why the others apply to none.
-  if (set->selector.active() && !set->selector.left_any()) return lines;
+  if (set->selector.left_none()) return lines;
   for (const Rule& rule : set->rules) {
     if (rule.tensors == 0) {
       lines.push_back(rule.text + " " +

@@ -152,12 +152,14 @@ Status Selector::Resolve(std::span<const std::string_view> names) {
 bool Selector::Selects(std::string_view name) {
   const bool included = include_.empty() || include_.Match(name);
   const bool selected = !exclude_.Match(name) && included;
-  left_any_ = left_any_ || selected;
+  ++asked_;
+  selected_ += selected ? 1 : 0;
   return selected;
 }
 
-Status Selector::NoneLeft(std::string_view of) {
-  return InvalidArgument("--include and --exclude leave no tensor" + std::string(of) +
+Status Selector::CheckAnyLeft() const {
+  if (!active() || !left_none()) return OkStatus();
+  return InvalidArgument("--include and --exclude leave no tensor of " + std::to_string(asked_) +
                          "; 'ztstream inspect' lists the names");
 }
 

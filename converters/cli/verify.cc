@@ -78,8 +78,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   std::vector<std::string> warnings;
   ZT_ASSIGN_OR_RETURN(source, ChangedSource::Make(std::move(source), rules, warnings));
   WarnAll(args, warnings);
-  if (rules.selector().active() && !rules.selector().left_any())
-    return WithFile(Selector::NoneLeft(), args.against.front());
+  ZT_RETURN_IF_ERROR(WithFile(rules.selector().CheckAnyLeft(), args.against.front()));
   return WithFile(Ungroup(std::move(source)), args.against.front());
 }
 

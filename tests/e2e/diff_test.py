@@ -487,6 +487,15 @@ class AgainstWithRules(support.EndToEnd):
         file = self.convert("--rename", r"s/^model\.//")
         self.succeed("verify", file, "--against", self.source, "--rename", r"s/^model\.//", "--include", "^model")
         process = self.expect(USAGE, "verify", file, "--against", self.source, "--rename", r"s/^model\.//", "--include", "^a$",
-                              says="--include and --exclude leave no tensor; 'ztstream inspect' lists the names")
+                              says="--include and --exclude leave no tensor of 5; 'ztstream inspect' lists the names")
         self.assertIn(b"--include '^a$' matches the name of no tensor", process.stderr)
         self.assertNotIn(b"--rename", process.stderr, "it was not asked")
+
+    def test_a_model_without_tensors_has_none_to_leave(self):
+        empty, out = DATA / "zt/w123_empty.zt", self.path("e.zt")
+        self.succeed("convert", empty, "-o", out, "-q", "--exclude", "w")
+        self.succeed("verify", out, "--against", empty, "--exclude", "w")
+        self.succeed("diff", out, empty, "--include", "w")
+        self.succeed("extract", empty, "-o", self.path("e.npz"), "--dtype", "f16")
+        self.succeed("extract", empty, "-o", self.path("x.npz"), "--exclude", "w")
+        self.expect(USAGE, "diff", self.source, empty, "--include", "nosuch", says="leave no tensor of 5")

@@ -213,6 +213,12 @@ class Folders(support.EndToEnd):
         self.assertEqual(process.returncode, USAGE)
         self.assertNotIn(b"tensors are ", process.stderr)
         self.assertIn(b"leave no tensor of ", process.stderr)
+        self.succeed("convert", folder, "-o", self.path("m.zt"), "-q")
+        for words in (["diff", self.path("m.zt"), folder], ["verify", self.path("m.zt"), "--against", folder],
+                      ["extract", self.path("m.zt"), "-o", f"{self.path('x')}/", "--to", "safetensors"]):
+            process = self.run_program(*words, "--include", "nosuch")
+            self.assertEqual((process.returncode, process.stdout), (USAGE, b""), words)
+            self.assertIn(b"leave no tensor of ", process.stderr)
 
     def test_the_plan_of_raw_tensors_has_no_estimate(self):
         """Small files are compressed all the same."""
