@@ -57,6 +57,8 @@ struct Comparison {
   Count only_first, only_second;  // in one alone
   std::uint64_t attributes = 0;   // of the file, in both
   std::uint64_t bytes = 0;        // compared, of one side
+  // Files of the model on one side, left out before since the other has none.
+  std::uint64_t files_not_compared = 0;
   // The largest errors of all values that were compared, within the tolerance or not, and the
   // tensors that have them.
   struct Error {

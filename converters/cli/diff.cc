@@ -110,8 +110,8 @@ StatusOr<Comparison> Diff(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first, OpenUngrouped({args.inputs[0]}, args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second, OpenUngrouped({args.inputs[1]}, args));
-  ZT_RETURN_IF_ERROR(MatchFiles(first, *second, args));
-  ZT_RETURN_IF_ERROR(MatchFiles(second, *first, args));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_first, MatchFiles(first, *second, args));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_second, MatchFiles(second, *first, args));
   CompareOptions options;
   ZT_ASSIGN_OR_RETURN(options.names, Renamed(*first, rules));
   std::vector<std::string_view> names = NamesOf(*second), more = NamesOf(*first);
@@ -126,6 +126,7 @@ StatusOr<Comparison> Diff(const Args& args) {
   options.selector = &rules.selector();
   ZT_ASSIGN_OR_RETURN(Comparison found,
                       CompareSources(*first, *second, args, "diff", std::move(options)));
+  found.files_not_compared = of_first + of_second;
   WarnAll(args, rules.Warnings());
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft());
   return found;
@@ -169,6 +170,7 @@ Json ResultJson(const Args& args, const Comparison& found) {
   json["only_first"] = found.only_first.all;
   json["only_second"] = found.only_second.all;
   json["bytes"] = found.bytes;
+  if (found.files_not_compared > 0) json["files_not_compared"] = found.files_not_compared;
   const auto error = [&](const char* key, const Comparison::Error& largest) {
     if (largest.value)
       json[key] = {{"value", NumberJson(*largest.value)}, {"tensor", largest.tensor}};

@@ -361,16 +361,16 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
   return lines;
 }
 
-Status MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
-                  const Common& common) {
+StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
+                                   const Common& common) {
   const std::uint64_t files = CountFiles(side->objects());
-  if (files == 0 || CountFiles(other.objects()) > 0) return OkStatus();
+  if (files == 0 || CountFiles(other.objects()) > 0) return 0;
   if (!common.quiet)
     Note(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +
          " not compared: the other side has none");
   ZT_ASSIGN_OR_RETURN(
       side, SelectFiles(std::move(side), [](const std::string&) { return false; }, false));
-  return OkStatus();
+  return files;
 }
 
 void NoteLeftOut(const Args& args) {

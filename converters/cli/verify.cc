@@ -91,11 +91,17 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
   // By --files convert would have taken none.
-  if (args.files.empty()) ZT_RETURN_IF_ERROR(MatchFiles(file, *source, args));
+  std::uint64_t not_compared = 0;
+  if (args.files.empty()) {
+    ZT_ASSIGN_OR_RETURN(not_compared, MatchFiles(file, *source, args));
+  }
   const bool attributes = CheckExpressible(source->attributes(), version).ok();
-  return CompareSources(
-      *file, *source, args, "compare",
-      {.attributes = attributes ? AttributeChoice::kConverted : AttributeChoice::kTensors});
+  ZT_ASSIGN_OR_RETURN(Comparison found,
+                      CompareSources(*file, *source, args, "compare",
+                                     {.attributes = attributes ? AttributeChoice::kConverted
+                                                               : AttributeChoice::kTensors}));
+  found.files_not_compared = not_compared;
+  return found;
 }
 
 // ---- the rules that a file was evidently converted with ----------------------------------------
@@ -219,6 +225,7 @@ Json ReportJson(const Args& args, const Findings& found, const Comparison& compa
   for (const Difference& each : compared.differences) differences.push_back(ToJson(each));
   json["against"] = args.against;
   json["compared"] = compared.both.all;
+  if (compared.files_not_compared > 0) json["files_not_compared"] = compared.files_not_compared;
   if (const auto rules = EvidentRules(compared); !rules.empty()) json["evident_rules"] = rules;
   json["differences"] = std::move(differences);
   return json;

@@ -389,6 +389,10 @@ class Folders(support.EndToEnd):
             process = self.run_program("diff", *pair)
             self.assertEqual((process.returncode, process.stderr.decode()),
                              (DONE, f"ztstream: {count} files of the model are not compared: the other side has none\n"), pair)
+            self.assertEqual(json.loads(self.succeed("diff", *pair, "--json"))["files_not_compared"], count)
+        self.assertNotIn("files_not_compared", json.loads(self.succeed("diff", whole, folder, "--json")))
+        result = json.loads(self.succeed("verify", whole, "--against", folder / "model.safetensors", "--json"))
+        self.assertEqual(result["files_not_compared"], count)
         process = self.run_program("diff", some, folder)
         self.assertEqual(process.returncode, DIFFERS)
         lines = process.stdout.decode().splitlines()
