@@ -14,6 +14,7 @@ import zt.convert.files;
 namespace zt::cli::internal {
 namespace {
 
+constexpr std::string_view kExecutable = "executable";    // of a file of the model
 constexpr std::uint64_t kRange = std::uint64_t{2} << 20;  // of the longer side
 
 // Two components whose values are compared.
@@ -158,7 +159,8 @@ class Comparer {
     }
     // Values are compared whatever the attributes are.
     if (options_.attributes != AttributeChoice::kNone)
-      MatchAttributes(DifferenceKind::kAttribute, i, b.name, AttributesOf(a), AttributesOf(b));
+      MatchAttributes(DifferenceKind::kAttribute, i, b.name, AttributesOf(a), AttributesOf(b),
+                      files && TellsExecutable(first_, i) && TellsExecutable(second_, j));
     std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> roles;
     for (std::uint32_t c = 0; c < b.components.size(); ++c) roles.emplace(b.components[c].role, c);
     for (const Component& component : a.components) {
@@ -213,11 +215,18 @@ class Comparer {
     pairs_.push_back({{i, c}, {j, d}, &a, &a.components[c], *std::move(comparer), found});
   }
 
+  // Servers do not know which files of a folder are executable.
+  static bool TellsExecutable(const TensorSource& source, std::uint32_t file) {
+    return source.format() == "zt" || !IsUrl(source.file({file, 0}));
+  }
+
   // The attributes to compare: without those that only say how a file is declared.
   static std::map<std::string_view, const Value*> AttributesOf(const Object& object) {
     std::map<std::string_view, const Value*> attributes;
     for (const auto& [key, value] : object.attributes) attributes.emplace(key, &value);
-    if (IsFile(object)) attributes.erase(kDenseFileAttribute);
+    if (!IsFile(object)) return attributes;
+    attributes.erase(kDenseFileAttribute);
+    if (!FileEntryOf(object, 0).executable) attributes.erase(kExecutable);  // false is the default
     return attributes;
   }
 
@@ -234,15 +243,16 @@ class Comparer {
   }
 
   // Compares the CBOR encodings: the order of keys does not count, and NaN equals NaN. Skips a
-  // logical_shape that is a shape: it has been compared as one.
+  // logical_shape that is a shape: it has been compared as one. `executable`: a file of the model,
+  // and both sides tell whether it is.
   void MatchAttributes(DifferenceKind kind, std::uint64_t i, const std::string& tensor,
                        const std::map<std::string_view, const Value*>& a,
-                       const std::map<std::string_view, const Value*>& b) {
+                       const std::map<std::string_view, const Value*>& b, bool executable = false) {
     std::map<std::string_view, std::pair<const Value*, const Value*>> keys;
     for (const auto& [key, value] : a) keys[key].first = value;
     for (const auto& [key, value] : b) keys[key].second = value;
-    // Formats other than zTensor have no attributes of a tensor, or those of their own alone, and no
-    // kFolderAttribute.
+    // Formats other than zTensor have no attributes of a tensor, or those of their own alone, and
+    // only folders have kFolderAttribute. Files of the model are the same in any.
     const bool both = first_.format() == "zt" && second_.format() == "zt";
     const auto bytes = [](const Value* value) {
       return value == nullptr ? std::vector<std::byte>()
@@ -255,7 +265,8 @@ class Comparer {
         continue;
       }
       const bool own = kind == DifferenceKind::kAttribute || key == kFolderAttribute;
-      if (!both && own && (first == nullptr || second == nullptr)) continue;
+      const bool alone = first == nullptr || second == nullptr;
+      if (alone && own && !both && !(executable && key == kExecutable)) continue;
       if (bytes(first) == bytes(second)) continue;
       found_.push_back({i,
                         {.kind = kind,

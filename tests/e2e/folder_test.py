@@ -411,6 +411,15 @@ class Folders(support.EndToEnd):
         self.succeed("verify", bare, "--against", folder, "--files", "none")
         self.succeed("verify", some, "--against", folder, "--files", "config.json", "--files", "LICENSE")
         self.assertIn(f"--files without {count - 2} files; ", self.run_program("verify", some, "--against", folder).stderr.decode())
+        # a file that is executable on one side, of every pair of formats
+        self.path("f/new.txt").chmod(0o755)
+        for words in (["verify", whole, "--against", folder], ["diff", whole, folder], ["diff", folder, whole]):
+            process = self.run_program(*words)
+            self.assertEqual(process.returncode, DIFFERS, words)
+            self.assertIn(b"file 'new.txt': attribute 'executable' ", process.stdout + process.stderr)
+        self.succeed("diff", whole, folder, "--attributes", "none")
+        self.path("f/new.txt").chmod(0o644)
+        self.succeed("verify", whole, "--against", folder)
         # what has files that such a convert would not have written is not good
         for words, left in (("none",), 0), (("config.json",), 1):
             process = self.run_program("verify", whole, "--against", folder, *(f"--files={each}" for each in words))
