@@ -113,6 +113,8 @@ class Comparer {
       }
       taken[found->second] = true;
       result_.both.Add(IsFile(first_.objects()[i]));
+      if (IsFile(first_.objects()[i]) && result_.files.size() < kMostPaths)
+        result_.files.push_back(FileEntryOf(first_.objects()[i], 0).path);
       // An object that is listed but cannot be read has no bytes to compare.
       ZT_RETURN_IF_ERROR(AtTensor(first_, {i, 0}, first_.CheckReadable(i)));
       ZT_RETURN_IF_ERROR(

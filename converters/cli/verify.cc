@@ -136,6 +136,24 @@ std::string EvidentRename(const Names& ours, const Names& theirs) {
   return "";
 }
 
+// The --files that takes those files of the sources that the file has, and leaves `left` others.
+std::string EvidentFiles(const Comparison& compared, std::size_t left) {
+  const std::vector<std::string>& files = compared.files;
+  if (files.empty()) return "--files none";
+  if (files.size() < compared.both.files)
+    return "--files PATTERN that leaves out " + Counted(left, "file");
+  std::string words;
+  for (const std::string& path : files) {
+    std::string pattern;
+    for (const char c : path) {
+      if (std::string_view("*?[\\").find(c) != std::string_view::npos) pattern += '\\';
+      pattern += c;
+    }
+    words += (words.empty() ? "--files " : " --files ") + Quote(pattern);
+  }
+  return words;
+}
+
 // The rules of convert that explain every difference from the sources; empty if a difference has
 // another reason.
 std::vector<std::string> EvidentRules(const Comparison& compared) {
@@ -177,10 +195,7 @@ std::vector<std::string> EvidentRules(const Comparison& compared) {
     if (names.empty()) return {};
     rules.push_back(std::move(names));
   }
-  if (!files.empty()) {
-    rules.push_back(compared.both.files == 0 ? "--files none"
-                                             : "--files without " + Counted(files.size(), "file"));
-  }
+  if (!files.empty()) rules.push_back(EvidentFiles(compared, files.size()));
   if (attributes) rules.emplace_back("--no-metadata");
   return rules;
 }
