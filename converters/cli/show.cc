@@ -129,6 +129,22 @@ StatusOr<std::optional<Wanted>> FindComponent(const Input& input, const std::str
   return std::nullopt;
 }
 
+Status IsFileOfModel(const std::string& name) {
+  return InvalidArgument(Quote(name) +
+                         " is a file of the model; ztstream extract FILE NAME -o - prints it");
+}
+
+// Without the bracket that the word ends with and the one that it closes.
+std::string WithoutSlice(const std::string& word) {
+  if (!word.ends_with(']')) return word;
+  int depth = 0;
+  for (std::size_t at = word.size(); at-- > 0;) {
+    depth += word[at] == ']' ? 1 : word[at] == '[' ? -1 : 0;
+    if (depth == 0) return word.substr(0, at);
+  }
+  return word;
+}
+
 // A name may hold brackets itself: it is looked for whole first.
 StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
   auto found = FindComponent(input, word);
@@ -138,6 +154,7 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
     const std::string name = word.substr(0, at);
     found = FindComponent(input, name);
     if (!found.ok()) return WithTensor(found.status(), name);
+    if (input.HasFile(name)) return IsFileOfModel(name);
     if (!*found) continue;
     Wanted wanted = **std::move(found);
     wanted.slice = word.substr(at + 1);
@@ -147,11 +164,8 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
     wanted.slice.pop_back();
     return wanted;
   }
-  const std::string name = word.ends_with(']') ? word.substr(0, word.rfind('[')) : word;
-  if (input.HasFile(word) || input.HasFile(name)) {
-    return InvalidArgument(Quote(input.HasFile(word) ? word : name) +
-                           " is a file of the model; ztstream extract FILE NAME -o - prints it");
-  }
+  if (input.HasFile(word)) return IsFileOfModel(word);
+  const std::string name = WithoutSlice(word);
   return InvalidArgument("there is no tensor " + Quote(name) + MeantOrListed(name, input.Names()));
 }
 

@@ -180,6 +180,7 @@ class Show(support.EndToEnd):
 
     def test_what_is_no_tensor(self):
         path = self.safetensors("a.safetensors")
+        self.fail_with(USAGE, "show", path, "none[0,[1,3]]", says="there is no tensor 'none'; ztstream inspect lists them")
         self.fail_with(USAGE, "show", path, "none[0]", says="there is no tensor 'none'; ztstream inspect lists them")
         long = self.safetensors("l.safetensors", {"model.norm.weight": ("U8", [1], b"a"), "other": ("U8", [1], b"a")})
         self.succeed("convert", "-q", long, "-o", self.path("l.zt"))
@@ -203,8 +204,9 @@ class Show(support.EndToEnd):
             self.assertEqual(self.succeed("show", path), b"[[0 1 2]\n [3 4 5]]\n")
             self.assertEqual(self.succeed("show", path, "[1,:2]"), b"[3 4]\n")
         for path in map(self.path, ("m", "w.zt")):
-            self.fail_with(USAGE, "show", path, "config.json",
-                           says="'config.json' is a file of the model; ztstream extract FILE NAME -o - prints it")
+            for word in ("config.json", "config.json[0]", "config.json[0][1]"):
+                self.fail_with(USAGE, "show", path, word,
+                               says="'config.json' is a file of the model; ztstream extract FILE NAME -o - prints it")
 
     def test_a_tensor_of_several_arrays(self):
         rng = random.Random(3)
