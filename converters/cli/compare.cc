@@ -104,8 +104,11 @@ class Comparer {
     std::vector<bool> taken(theirs.size(), false);
     for (std::uint32_t i = 0; i < first_.objects().size(); ++i) {
       const std::string& name = NameOf(i);
-      if (!Compared(first_.objects()[i], name)) continue;
       const auto found = by_name.find(name);
+      if (!Compared(first_.objects()[i], name)) {
+        if (found != by_name.end()) taken[found->second] = true;  // the same name: not asked again
+        continue;
+      }
       if (found == by_name.end()) {
         found_.push_back({i, {.kind = DifferenceKind::kOnlyFirst, .tensor = name}});
         result_.only_first.Add(IsFile(first_.objects()[i]));
