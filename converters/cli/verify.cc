@@ -145,10 +145,10 @@ std::string EvidentFiles(const Comparison& compared, std::size_t left) {
   std::string words;
   for (const std::string& path : files) {
     std::string pattern;
-    for (const char c : path) {
-      if (std::string_view("*?[\\").find(c) != std::string_view::npos) pattern += '\\';
-      pattern += c;
-    }
+    for (const char c : path) pattern += c == '[' ? "[[]" : c == '\'' ? "?" : std::string(1, c);
+    // Words of the option, where a file is meant.
+    if (path == "all" || path == "none" || path == "dense")
+      pattern = "[" + path.substr(0, 1) + "]" + path.substr(1);
     words += (words.empty() ? "--files " : " --files ") + Quote(pattern);
   }
   return words;
