@@ -90,7 +90,7 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
-  // By --files convert would have taken none.
+  // Given --files, convert would have written those of the source that it takes, and no others.
   std::uint64_t not_compared = 0;
   if (args.files.empty()) {
     ZT_ASSIGN_OR_RETURN(not_compared, MatchFiles(file, *source, args));
