@@ -243,5 +243,50 @@ TEST(Value, IntegersHaveOneForm) {
   EXPECT_EQ(*FindMember(map, "k")->AsString(), "two");
 }
 
+TEST(Value, CopiesShareWhatIsLarge) {
+  const Value array(Value::Array{1, "two", Value::Array{}});
+  const Value bytes(Value::Bytes(3));
+  const Value map(Value::Map{{"k", array}});
+  EXPECT_EQ(Value(array).AsArray(), array.AsArray());
+  EXPECT_EQ(Value(bytes).AsBytes(), bytes.AsBytes());
+  EXPECT_EQ(Value(map).AsMap(), map.AsMap());
+  EXPECT_EQ(FindMember(*map.AsMap(), "k")->AsArray(), array.AsArray());
+  // Equal by content, not by what is shared.
+  EXPECT_EQ(array, Value(Value::Array{1, "two", Value::Array{}}));
+  EXPECT_FALSE(array == Value(Value::Array{1, "two", Value::Array{0}}));
+  EXPECT_EQ(bytes, Value(Value::Bytes(3)));
+  EXPECT_FALSE(bytes == Value(Value::Bytes(2)));
+  EXPECT_FALSE(map == Value(Value::Map{{"k", 1}}));
+  const Value nan(Value::Array{std::nan("")});
+  EXPECT_FALSE(nan == nan);
+}
+
+TEST(Value, EmptyOnesAreOfTheirKind) {
+  const Value array(Value::Array{}), bytes(Value::Bytes{}), map(Value::Map{});
+  ASSERT_NE(array.AsArray(), nullptr);
+  ASSERT_NE(bytes.AsBytes(), nullptr);
+  ASSERT_NE(map.AsMap(), nullptr);
+  EXPECT_TRUE(array.AsArray()->empty() && bytes.AsBytes()->empty() && map.AsMap()->empty());
+  EXPECT_EQ(array.AsMap(), nullptr);
+  EXPECT_EQ(array, Value(Value::Array{}));
+  EXPECT_FALSE(array == map);
+  EXPECT_FALSE(array == Value());
+}
+
+TEST(Value, AMapIsTakenWhereNoCopySharesIt) {
+  const Value::Map members = {{"k", Value::Array{1}}, {"a key longer than a short string", 2}};
+  Value alone(members);
+  const Value::Member* const first = alone.AsMap()->data();
+  const Value::Map taken = std::move(alone).TakeMap();
+  EXPECT_EQ(taken.data(), first);
+  EXPECT_EQ(taken, members);
+  Value shared(members);
+  const Value copy = shared;
+  EXPECT_EQ(std::move(shared).TakeMap(), members);
+  EXPECT_EQ(*copy.AsMap(), members);
+  EXPECT_TRUE(Value(1).TakeMap().empty());
+  EXPECT_TRUE(Value(Value::Map{}).TakeMap().empty());
+}
+
 }  // namespace
 }  // namespace zt

@@ -83,27 +83,37 @@ Outcome UseWriter(long after) {
   return outcome;
 }
 
-TEST(OutOfMemory, ACopyOfAValueFailsWhole) {
+TEST(OutOfMemory, ACopyOfATreeTakesNone) {
   const Value tree(Tree());
-  int failures = 0;
-  for (bool done = false; !done;) {
-    Value kept(Value::Array{"what was there", 2});
-    const Value before(kept);
+  g_left = 0;
+  const Value copy(tree);
+  Value assigned;
+  assigned = tree;
+  g_left = -1;
+  EXPECT_EQ(copy, Value(Tree()));
+  EXPECT_EQ(assigned, Value(Tree()));
+}
+
+TEST(OutOfMemory, ACopyOfATextFailsWhole) {
+  const Value text = "a text that is longer than a short string";
+  Value kept(Value::Array{"what was there", 2});
+  const Value before(kept);
+  for (long after = 0; after < 2; ++after) {
+    bool failed = false;
     try {
-      g_left = failures;
-      const Value copy(tree);
-      kept = tree;
+      g_left = after;
+      const Value copy(text);
+      kept = text;
       g_left = -1;
-      EXPECT_EQ(copy, tree);
-      EXPECT_EQ(kept, tree);
-      done = true;
     } catch (const std::bad_alloc&) {
       g_left = -1;
-      ++failures;
-      ASSERT_EQ(kept, before);
+      failed = true;
     }
+    EXPECT_TRUE(failed) << after;
+    EXPECT_EQ(kept, before);
   }
-  EXPECT_GT(failures, 20);
+  kept = text;
+  EXPECT_EQ(kept, text);
 }
 
 TEST(OutOfMemory, AtEveryAllocationOfTheCallersThread) {

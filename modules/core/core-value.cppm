@@ -11,7 +11,8 @@ concept Integer = std::integral<T> && !std::same_as<T, bool>;
 
 // A tree of attribute values. Maps keep insertion order and have text keys; the code that fills a
 // map keeps its keys unique (writers refuse a duplicate key). Integers are u64 if >= 0, else
-// i64, so that every number has one representation.
+// i64, so that every number has one representation. Arrays, maps and byte strings do not change
+// once they are in a Value, and its copies share them: a copy takes constant time and memory.
 class Value {
  public:
   using Bytes = std::vector<std::byte>;          // CBOR's byte string
@@ -38,11 +39,11 @@ class Value {
   Value(std::string v) : rep_(std::move(v)) {}         // kString
   Value(std::string_view v) : rep_(std::string(v)) {}  // kString
   Value(const char* v) : rep_(std::string(v)) {}       // kString, up to the first NUL
-  Value(Bytes v) : rep_(std::move(v)) {}               // kBytes
-  Value(Array v) : rep_(std::move(v)) {}               // kArray
-  Value(Map v) : rep_(std::move(v)) {}                 // kMap
+  Value(Bytes v) : rep_(Share(std::move(v))) {}        // kBytes
+  Value(Array v) : rep_(Share(std::move(v))) {}        // kArray
+  Value(Map v) : rep_(Share(std::move(v))) {}          // kMap
 
-  // Deep copies. Out of memory they throw, and the assigned value stays as it was.
+  // Out of memory they throw (a string is copied), and the assigned value stays as it was.
   Value(const Value& other);
   Value& operator=(const Value& other);
   Value(Value&&) noexcept = default;
@@ -54,17 +55,19 @@ class Value {
   // True for Kind::kNull, the default.
   inline bool is_null() const { return kind() == Kind::kNull; }
 
-  // The held value, or null if it is of another kind. Valid until the Value changes.
+  // The held value, or null if it is of another kind. Valid until the Value is assigned or moved.
   inline const bool* AsBool() const { return std::get_if<bool>(&rep_); }
   inline const std::uint64_t* AsUint() const { return std::get_if<std::uint64_t>(&rep_); }  // kUint
   // kInt: negative only
   inline const std::int64_t* AsInt() const { return std::get_if<std::int64_t>(&rep_); }
   inline const double* AsDouble() const { return std::get_if<double>(&rep_); }            // kDouble
   inline const std::string* AsString() const { return std::get_if<std::string>(&rep_); }  // kString
-  inline const Bytes* AsBytes() const { return std::get_if<Bytes>(&rep_); }               // kBytes
-  inline const Array* AsArray() const { return std::get_if<Array>(&rep_); }               // kArray
-  inline const Map* AsMap() const { return std::get_if<Map>(&rep_); }                     // kMap
-  inline Map* AsMap() { return std::get_if<Map>(&rep_); }  // kMap, mutable
+  inline const Bytes* AsBytes() const { return Held<Bytes>(); }                           // kBytes
+  inline const Array* AsArray() const { return Held<Array>(); }                           // kArray
+  inline const Map* AsMap() const { return Held<Map>(); }                                 // kMap
+
+  // The map, moved out where no copy shares it; empty if the value is of another kind.
+  Map TakeMap() &&;
 
   // The number, whether kUint, kInt or kDouble; nullopt for other kinds, and if an integer T
   // cannot hold it exactly: 3.0 fits int, 3.5 does not, 300 does not fit std::uint8_t. A floating T
@@ -99,8 +102,17 @@ class Value {
       return fits ? std::optional<T>(held) : std::nullopt;
     }
   }
+  // What copies share; null where it is empty, so that the smallest ones allocate nothing.
+  template <class T>
+  using Shared = std::shared_ptr<const T>;
+  template <class T>
+  inline static Shared<T> Share(T&& v) {
+    return v.empty() ? nullptr : std::make_shared<T>(std::move(v));
+  }
+  template <class T>
+  const T* Held() const;  // of Bytes, Array and Map
   using Rep = std::variant<std::monostate, bool, std::uint64_t, std::int64_t, double, std::string,
-                           Bytes, Array, Map>;
+                           Shared<Bytes>, Shared<Array>, Shared<Map>>;
   static Rep Copy(const Rep& rep);
   Rep rep_;
 };

@@ -21,7 +21,37 @@ Value& Value::operator=(const Value& other) {
   return *this;
 }
 
-bool Value::operator==(const Value& other) const { return rep_ == other.rep_; }
+template <class T>
+const T* Value::Held() const {
+  static const T kEmpty;
+  const auto* held = std::get_if<Shared<T>>(&rep_);
+  if (held == nullptr) return nullptr;
+  return *held == nullptr ? &kEmpty : held->get();
+}
+template const Value::Bytes* Value::Held<Value::Bytes>() const;
+template const Value::Array* Value::Held<Value::Array>() const;
+template const Value::Map* Value::Held<Value::Map>() const;
+
+Value::Map Value::TakeMap() && {
+  const auto* held = std::get_if<Shared<Map>>(&rep_);
+  if (held == nullptr || *held == nullptr) return {};
+  if (held->use_count() > 1) return **held;
+  return std::move(const_cast<Map&>(**held));  // Share made it without const
+}
+
+bool Value::operator==(const Value& other) const {
+  if (kind() != other.kind()) return false;
+  switch (kind()) {
+    case Kind::kBytes:
+      return *AsBytes() == *other.AsBytes();
+    case Kind::kArray:
+      return *AsArray() == *other.AsArray();
+    case Kind::kMap:
+      return *AsMap() == *other.AsMap();
+    default:
+      return rep_ == other.rep_;
+  }
+}
 
 const Value* FindMember(const Value::Map& map, std::string_view key) {
   for (const auto& [name, value] : map) {

@@ -178,7 +178,7 @@ Status FieldReader::ReadAttributes(std::size_t depth, Value::Map* attributes) {
   ZT_ASSIGN_OR_RETURN(Value value, ReadAttribute("attributes", depth));
   if (value.is_null()) return OkStatus();
   if (value.AsMap() == nullptr) return InvalidData("'attributes' is not a map");
-  *attributes = std::move(*value.AsMap());
+  *attributes = std::move(value).TakeMap();
   return OkStatus();
 }
 

@@ -86,7 +86,7 @@ Status DecoderV2::Attributes(Value::Map* attributes) {
   ZT_RETURN_IF_ERROR(AttributeKeys());
   auto value = ReadAttribute("attributes", 0);
   if (!value.ok()) return WithCode(value.status(), StatusCode::kUnimplemented);
-  *attributes = std::move(*value->AsMap());
+  *attributes = std::move(*value).TakeMap();
   return OkStatus();
 }
 
