@@ -145,16 +145,18 @@ std::string WithoutSlice(const std::string& word) {
   return word;
 }
 
-// A name may hold brackets itself: it is looked for whole first.
+// A name may hold brackets itself: it is looked for whole first. A tensor precedes a file of the
+// same name.
 StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
   auto found = FindComponent(input, word);
   if (!found.ok()) return WithTensor(found.status(), word);
   if (*found) return **std::move(found);
+  if (input.HasFile(word)) return IsFileOfModel(word);
   for (auto at = word.rfind('['); at != word.npos && at > 0; at = word.rfind('[', at - 1)) {
     const std::string name = word.substr(0, at);
     found = FindComponent(input, name);
     if (!found.ok()) return WithTensor(found.status(), name);
-    if (input.HasFile(name)) return IsFileOfModel(name);
+    if (!*found && input.HasFile(name)) return IsFileOfModel(name);
     if (!*found) continue;
     Wanted wanted = **std::move(found);
     wanted.slice = word.substr(at + 1);
@@ -164,7 +166,6 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
     wanted.slice.pop_back();
     return wanted;
   }
-  if (input.HasFile(word)) return IsFileOfModel(word);
   const std::string name = WithoutSlice(word);
   return InvalidArgument("there is no tensor " + Quote(name) + MeantOrListed(name, input.Names()));
 }
@@ -172,8 +173,9 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
 // NAME as it was given; if the input has only one tensor, that one, or a slice of it.
 StatusOr<std::string> NameIn(const Input& input, const Args& args) {
   const std::string word = args.names.empty() ? "" : args.names.front();
-  const bool slice = word.starts_with('[') && !input.Find(word);
+  const bool slice = word.starts_with('[') && !Locate(input, word).ok();
   if (!word.empty() && !slice) return word;
+  if (!args.names.empty() && input.Find(word)) return word;
   if (const auto only = input.Only()) return *only + word;
   return InvalidArgument(
       "NAME is missing, and there is not just one tensor; ztstream inspect lists them");

@@ -162,6 +162,24 @@ class Show(support.EndToEnd):
         for word, wanted in (("w[0]", "[7 8]"), ("w[0][1]", "8"), ("w[1]", "2"), ("a/b[1:3]", "[2 3]"), ("a/b/data[0]", "1"),
                              ("x]", "[1 2 3 4]"), ("w[ 1 : 3 ]", "[2 3]"), ("w[...,0]", "1"), ("w[0,...]", "1"), ("w[0,]", "1")):
             self.assertEqual(self.succeed("show", path, word).decode(), wanted + "\n", word)
+        path = self.safetensors("b.safetensors", {"[a]": byte, "": ("U8", [1], b"\5"), "w": byte})
+        for word, wanted in (("[a]", "[1 2 3 4]"), ("[a][1]", "2"), ("[a]/data[2:]", "[3 4]"), ("", "[5]")):
+            self.assertEqual(self.succeed("show", path, word).decode(), wanted + "\n", word)
+        path = self.safetensors("c.safetensors", {"[q]": byte})
+        for word, wanted in (("[q][0]", "1"), ("[q]", "[1 2 3 4]"), ("[1]", "2")):
+            self.assertEqual(self.succeed("show", path, word).decode(), wanted + "\n", word)
+
+    def test_a_tensor_and_a_file_of_one_name(self):
+        folder = self.safetensors("m/model.safetensors", {"w": ("U8", [2], b"\7\10"), "v": ("U8", [1], b"a")}).parent
+        for name in "w", "w[1].txt", "x":
+            self.put(f"m/{name}", b"text")
+        model = self.path("m.zt")
+        self.succeed("convert", folder, "-o", model, "-q")
+        for where in folder, model:
+            for word, wanted in (("w", "[7 8]"), ("w[0]", "7")):
+                self.assertEqual(self.succeed("show", where, word).decode(), wanted + "\n", word)
+            for word, name in (("w[1].txt", "w[1].txt"), ("x", "x"), ("x[0]", "x")):
+                self.fail_with(USAGE, "show", where, word, says=f"'{name}' is a file of the model; ")
 
     def test_what_is_no_slice(self):
         path = self.safetensors("a.safetensors", {"w": ("U8", [2, 3], bytes(6))})
