@@ -166,7 +166,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
     const bool single = std::ranges::any_of(
         names, [](const std::string& name) { return IsTorchName(name) || name.ends_with(".zt"); });
-    if (!IsUrl(path) && IsFolder((fs::path(path) / "snapshots").string())) {
+    const auto holds = [&](const char* folder) {
+      return !IsUrl(path) && IsFolder((fs::path(path) / folder).string());
+    };
+    if (holds("snapshots") && (holds("blobs") || holds("refs"))) {
       return InvalidArgument(
           "the folder is a model's in a hub's cache; name one of its revisions: " +
           (fs::path(path) / "snapshots" / "REV").string());

@@ -186,7 +186,7 @@ std::string HeadingText(const Listing& listing) {
   out += listing.format == "zt" ? "zTensor " + Printable(listing.version) : listing.format;
   if (!listing.shards.empty()) out += " in " + Counted(listing.shards.size(), "shard");
   out += ", ";
-  if (all.tensors < listing.tensors) out += Grouped(all.tensors) + " of ";
+  if (all.tensors < listing.tensors) out += std::to_string(all.tensors) + " of ";
   out += Counted(std::max(all.tensors, listing.tensors), "tensor") + ", " + ParametersText(all) +
          ", " + SizeText(all);
   if (listing.files > 0) {
