@@ -25,10 +25,10 @@ std::string WhyNoFiles(SpecVersion version);
 // the original weight files are removed if the plan changes tensors. Returns warnings.
 std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan);
 
-// For the comparison of two sources: if `other` has no files, removes those of `side`, prints a
-// note and returns how many they were.
+// For the comparison of two sources: if `other` has no files, and none were asked for, removes
+// those of `side`, prints a note and returns how many they were.
 StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
-                                   const Common& common);
+                                   const InputArgs& asked, const Common& common);
 
 // Prints how many files were left out, or, if `verbose`, each of them with the reason.
 void NoteLeftOut(const Args& args);

@@ -77,8 +77,8 @@ class Selector {
   bool Selects(std::string_view name);
   // True if it was asked for tensors and selected none of them.
   bool left_none() const { return asked_ > 0 && selected_ == 0; }
-  // kInvalidArgument if left_none(). A model without tensors has none to leave.
-  Status CheckAnyLeft() const;
+  // kInvalidArgument of the file if left_none(). A model without tensors has none to leave.
+  Status CheckAnyLeft(const std::string& file) const;
 
   // A line for each word that may be wrong: it matched no tensor, or more than a shell pattern
   // would.

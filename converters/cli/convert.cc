@@ -397,7 +397,7 @@ Status Convert(const Args& args) {
     if (!replaces.ok()) warnings.push_back("without --dry-run this fails: " + Message(replaces));
   }
   WarnAll(args, warnings);
-  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft());
+  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
   if (args.verbose) {
     for (const std::string& line : rules.Uses()) Note(line);
   }

@@ -110,8 +110,8 @@ StatusOr<Comparison> Diff(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first, OpenUngrouped({args.inputs[0]}, args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second, OpenUngrouped({args.inputs[1]}, args));
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_first, MatchFiles(first, *second, args));
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_second, MatchFiles(second, *first, args));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_first, MatchFiles(first, *second, args, args));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_second, MatchFiles(second, *first, args, args));
   CompareOptions options;
   ZT_ASSIGN_OR_RETURN(options.names, Renamed(*first, rules));
   std::vector<std::string_view> names = NamesOf(*second), more = NamesOf(*first);
@@ -128,7 +128,7 @@ StatusOr<Comparison> Diff(const Args& args) {
                       CompareSources(*first, *second, args, "diff", std::move(options)));
   found.files_not_compared = of_first + of_second;
   WarnAll(args, rules.Warnings());
-  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft());
+  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs[1]));
   return found;
 }
 

@@ -368,7 +368,7 @@ Status Extract(const Args& args) {
     ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
     ZT_ASSIGN_OR_RETURN(auto made, ChangedSource::Make(std::move(source), rules, warnings));
     WarnAll(args, warnings);
-    ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft());
+    ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.file()));
     changed = made.get();
     source = std::move(made);
   }

@@ -242,26 +242,25 @@ std::string WithoutSlashes(std::string folder) {
   return folder;
 }
 
-// Appends all files to options.left_out, for an output that cannot hold any.
+// Appends all files to options.left_out.
 Status LeaveOutAll(const std::string& folder, const TensorSource& source, const FileChoice& choice,
-                   const InputArgs& options) {
+                   const InputArgs& options, const std::string& why) {
+  if (options.left_out == nullptr) return OkStatus();
   FolderListing listing(WithoutSlashes(folder), source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
-  for (const FolderEntry& file : listing.files()) {
-    if (options.left_out != nullptr) options.left_out->push_back({file.path, options.no_files});
-  }
+  for (const FolderEntry& file : listing.files()) options.left_out->push_back({file.path, why});
   return OkStatus();
 }
 
 StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSource> source,
-                                                       const std::string& given,
+                                                       const std::string& given, bool only,
                                                        const FileChoice& choice,
                                                        const InputArgs& options) {
   const std::string folder = WithoutSlashes(given);
   FolderListing listing(folder, *source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
   Value::Map attributes;
-  if (source->format() == "safetensors") {
+  if (only && source->format() == "safetensors") {
     ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing));
   }
   if (listing.files().empty() && attributes.empty()) return source;
@@ -308,21 +307,20 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
   ZT_ASSIGN_OR_RETURN(const FileChoice choice, ChoiceOf(options.files));
   const bool refused = !choice.none && !options.no_files.empty();
   const bool none = choice.none || refused || (!only && !choice.all && choice.patterns.empty());
-  if (only && path != "-" && source->format() != "zt" && IsFolder(path)) {
-    if (refused) ZT_RETURN_IF_ERROR(LeaveOutAll(path, *source, choice, options));
+  const std::string why = choice.none ? "--files none"
+                          : refused   ? options.no_files
+                                      : "there are several inputs; --files all takes them";
+  if (path != "-" && source->format() != "zt" && IsFolder(path)) {
     if (!none) {
-      ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, choice, options));
+      ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, only, choice, options));
+    } else if (!choice.none) {
+      ZT_RETURN_IF_ERROR(LeaveOutAll(path, *source, choice, options, why));
     }
   }
   const auto keep = [&](const std::string& file) {
     const bool stays = !none && (choice.patterns.empty() || Matches(choice, file));
-    if (!stays && options.left_out != nullptr) {
-      options.left_out->push_back({file, choice.none ? "--files none"
-                                         : refused   ? options.no_files
-                                         : choice.patterns.empty()
-                                             ? "there are several inputs; --files all takes them"
-                                             : "--files does not name it"});
-    }
+    if (!stays && options.left_out != nullptr)
+      options.left_out->push_back({file, none ? why : "--files does not name it"});
     return stays;
   };
   return SelectFiles(std::move(source), keep, choice.dense);
@@ -362,9 +360,9 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
 }
 
 StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
-                                   const Common& common) {
+                                   const InputArgs& asked, const Common& common) {
   const std::uint64_t files = CountFiles(side->objects());
-  if (files == 0 || CountFiles(other.objects()) > 0) return 0;
+  if (files == 0 || CountFiles(other.objects()) > 0 || !asked.files.empty()) return 0;
   if (!common.quiet)
     Note(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +
          " not compared: the other side has none");

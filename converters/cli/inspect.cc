@@ -310,10 +310,7 @@ Status Select(const Args& args, const Operands& operands, std::vector<Listed>& o
     return one ? WithFile(none, file) : none;
   }
   WarnAll(args, selector.Warnings());
-  if (left > 0 || !selector.active()) return OkStatus();
-  return WithFile(InvalidArgument("--include and --exclude leave no tensor; without them ztstream "
-                                  "inspect lists the names"),
-                  file);
+  return left > 0 ? OkStatus() : selector.CheckAnyLeft(file);
 }
 
 // Adds the figures of the listed tensors. `source` is null if the listing was made without it.

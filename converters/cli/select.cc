@@ -157,10 +157,11 @@ bool Selector::Selects(std::string_view name) {
   return selected;
 }
 
-Status Selector::CheckAnyLeft() const {
+Status Selector::CheckAnyLeft(const std::string& file) const {
   if (!active() || !left_none()) return OkStatus();
-  return InvalidArgument("--include and --exclude leave no tensor of " + std::to_string(asked_) +
-                         "; 'ztstream inspect' lists the names");
+  return WithFile(InvalidArgument("--include and --exclude leave no tensor of " +
+                                  std::to_string(asked_) + "; 'ztstream inspect' lists the names"),
+                  file);
 }
 
 std::vector<std::string> Selector::Warnings() const {

@@ -78,7 +78,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   std::vector<std::string> warnings;
   ZT_ASSIGN_OR_RETURN(source, ChangedSource::Make(std::move(source), rules, warnings));
   WarnAll(args, warnings);
-  ZT_RETURN_IF_ERROR(WithFile(rules.selector().CheckAnyLeft(), args.against.front()));
+  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.against.front()));
   return WithFile(Ungroup(std::move(source)), args.against.front());
 }
 
@@ -90,11 +90,7 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
-  // Given --files, convert would have written those of the source that it takes, and no others.
-  std::uint64_t not_compared = 0;
-  if (args.files.empty()) {
-    ZT_ASSIGN_OR_RETURN(not_compared, MatchFiles(file, *source, args));
-  }
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t not_compared, MatchFiles(file, *source, args, args));
   const bool attributes = CheckExpressible(source->attributes(), version).ok();
   ZT_ASSIGN_OR_RETURN(Comparison found,
                       CompareSources(*file, *source, args, "compare",
@@ -104,9 +100,17 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   return found;
 }
 
-// ---- the rules that a file was evidently converted with ----------------------------------------
+// ---- the rules that a file may have been converted with -----------------------------------------
 
 using Names = std::set<std::string_view>;
+
+// The word in quotes for a shell; empty if a terminal would not show it as it is.
+std::string ShellWord(std::string_view word) {
+  if (Printable(word) != word) return "";
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
 
 // The --rename that gives `theirs` the names `ours` by a prefix that all lose or get; or empty.
 std::string EvidentRename(const Names& ours, const Names& theirs) {
@@ -116,9 +120,10 @@ std::string EvidentRename(const Names& ours, const Names& theirs) {
         theirs, [&](std::string_view name) { return ours.contains(rename(std::string(name))); });
   };
   const auto rule = [](const std::string& from, std::string_view to) {
-    const bool slash = from.find('/') != from.npos || to.find('/') != to.npos;
-    const std::string delimiter = slash ? "|" : "/";
-    return "--rename 's" + delimiter + "^" + from + delimiter + std::string(to) + delimiter + "'";
+    std::string text;  // a backslash and the delimiter mean more in it
+    for (const char c : to) text += (c == '\\' || c == '/' ? "\\" : "") + std::string(1, c);
+    const std::string word = ShellWord("s/^" + from + "/" + text + "/");
+    return word.empty() ? word : "--rename " + word;
   };
   const std::string_view example = *theirs.begin();
   for (std::size_t cut = 1; cut < example.size(); ++cut) {
@@ -140,22 +145,24 @@ std::string EvidentRename(const Names& ours, const Names& theirs) {
 std::string EvidentFiles(const Comparison& compared, std::size_t left) {
   const std::vector<std::string>& files = compared.files;
   if (files.empty()) return "--files none";
-  if (files.size() < compared.both.files)
-    return "--files PATTERN that leaves out " + Counted(left, "file");
+  const std::string unnamed = "--files PATTERN that leaves out " + Counted(left, "file");
+  if (files.size() < compared.both.files) return unnamed;
   std::string words;
   for (const std::string& path : files) {
     std::string pattern;
-    for (const char c : path) pattern += c == '[' ? "[[]" : c == '\'' ? "?" : std::string(1, c);
+    for (const char c : path) pattern += c == '[' ? "[[]" : std::string(1, c);
     // Words of the option, where a file is meant.
     if (path == "all" || path == "none" || path == "dense")
       pattern = "[" + path.substr(0, 1) + "]" + path.substr(1);
-    words += (words.empty() ? "--files " : " --files ") + Quote(pattern);
+    const std::string word = ShellWord(pattern);
+    if (word.empty()) return unnamed;
+    words += (words.empty() ? "--files " : " --files ") + word;
   }
   return words;
 }
 
-// The rules of convert that explain every difference from the sources; empty if a difference has
-// another reason.
+// The rules of convert that make such differences from the sources; empty if a difference has
+// another reason. Whether they made these values is known once verify applies them.
 std::vector<std::string> EvidentRules(const Comparison& compared) {
   Names ours, theirs, converted, files;
   std::set<std::string> types;
@@ -186,12 +193,13 @@ std::vector<std::string> EvidentRules(const Comparison& compared) {
   std::vector<std::string> rules;
   if (types.size() > 1) return {};
   if (!types.empty()) rules.push_back("--dtype " + *types.begin());
-  if (dequantized) rules.push_back("--dequantize");
+  if (dequantized) rules.push_back("--dequantize TYPE");
   if (!ours.empty() || !theirs.empty()) {
     std::string names = EvidentRename(ours, theirs);
-    if (names.empty() && ours.empty())
-      names = theirs.size() == 1 ? "--exclude " + Quote(*theirs.begin())
-                                 : "--exclude of " + Counted(theirs.size(), "tensor");
+    if (names.empty() && ours.empty()) {
+      if (theirs.size() == 1) names = ShellWord(*theirs.begin());
+      names = "--exclude " + (names.empty() ? "of " + Counted(theirs.size(), "tensor") : names);
+    }
     if (names.empty()) return {};
     rules.push_back(std::move(names));
   }
@@ -257,7 +265,7 @@ void PrintProblems(const Args& args, const Findings& found, const Comparison& co
          Counted(differences.size() - kMostDifferences, "more difference") + "; --json lists all");
   }
   if (const auto rules = EvidentRules(compared); !rules.empty()) {
-    Note(args.file() + ": it was evidently converted with " + Joined(rules, "and") +
+    Note(args.file() + ": convert makes such differences with " + Joined(rules, "and") +
          "; give verify these rules, and it compares what they make of the source");
   }
   if (args.quiet) return;
@@ -438,8 +446,10 @@ int RunOn(const Args& args) {
 }  // namespace
 
 int RunVerify(const Args& args) {
-  if (HasRules(args) && args.against.empty()) {
-    return Fail(args, InvalidArgument("--dtype, --rename and other rules need --against SOURCE"));
+  const bool of_source =
+      HasRules(args) || !args.files.empty() || args.quant != "keep" || !args.from.empty();
+  if (of_source && args.against.empty()) {
+    return Fail(args, InvalidArgument("--dtype, --files and other rules need --against SOURCE"));
   }
   StatusOr<std::string> file = WithFile(FileOf(args), args.file());
   if (!file.ok()) return Fail(args, file.status());

@@ -1,6 +1,7 @@
 """diff and verify --against: what differs, by how much, and the exit status that says so."""
 import json
 import resource
+import shlex
 import struct
 
 import numpy
@@ -431,7 +432,7 @@ class AgainstWithRules(support.EndToEnd):
             for name, says in (("other", '"mine" in the file, "OTHER" in the source'), ("more", "'x' none in the file, \"y\" in the source"),
                                ("none", "'epoch' \"3\" in the file, none in the source")):
                 process = self.expect(DIFFERS, "verify", files["own"], "--against", sources[name], says=says)
-                self.assertNotIn(b"evidently", process.stderr)
+                self.assertNotIn(b"such differences", process.stderr)
             result = json.loads(self.expect(DIFFERS, "verify", files["bare"], "--against", sources["own"], "--json").stdout)
             self.assertEqual((result["evident_rules"], [each["kind"] for each in result["differences"]]), (["--no-metadata"], ["file_attribute"] * 2))
             self.succeed("verify", files["bare"], "--against", sources["own"], "--no-metadata")
@@ -462,7 +463,8 @@ class AgainstWithRules(support.EndToEnd):
     def test_rules_that_are_evident(self):
         says = "give verify these rules, and it compares what they make of the source"
         for rules, evident in ((["--dtype", "f16"], ["--dtype f16"]), (["--rename", r"s/^model\.//"], [r"--rename 's/^model\.//'"]),
-                               (["--rename", "s/^/x./"], ["--rename 's/^/x./'"]), (["--exclude", "head"], ["--exclude 'model.head'"]),
+                               (["--rename", "s/^/x./"], ["--rename 's/^/x./'"]), (["--rename", r"s/^/it's a|b\/c\\./"], [r"--rename 's/^/it'\''s a|b\/c\\./'"]),
+                               (["--rename", "s/^/\u202e/"], None), (["--exclude", "head"], ["--exclude 'model.head'"]),
                                (["--include", r"\.[ab]$", "--dtype", "bf16"], ["--dtype bf16", "--exclude of 3 tensors"]),
                                (["--rename", "s/model/m/"], None), (["--dtype", "ids=i32", "--dtype", "f16"], None)):
             file = self.convert(*rules)
@@ -471,17 +473,28 @@ class AgainstWithRules(support.EndToEnd):
             self.assertEqual(result.get("evident_rules"), evident)
             if evident:
                 self.assertEqual(process.stderr.decode().splitlines()[-1],
-                                 f"ztstream: {file}: it was evidently converted with {' and '.join(evident)}; {says}")
+                                 f"ztstream: {file}: convert makes such differences with {' and '.join(evident)}; {says}")
+                if " of " not in evident[-1]:  # as a shell reads it
+                    self.succeed("verify", file, "--against", self.source, *shlex.split(" ".join(evident)))
             else:
-                self.assertNotIn(b"evidently", process.stderr)
+                self.assertNotIn(b"such differences", process.stderr)
         # where there is another difference, nothing is evident
         file = self.convert("--dtype", "f16")
         other = self.safetensors("o.safetensors", {"model.ids": ("I64", [2], b"x" + bytes(15)), "model.a": tensor("F32", numpy.zeros((5, 7), "<f4"))})
-        self.assertNotIn(b"evidently", self.expect(DIFFERS, "verify", file, "--against", other).stderr)
+        self.assertNotIn(b"such differences", self.expect(DIFFERS, "verify", file, "--against", other).stderr)
+
+    def test_the_type_of_blocks_is_not_evident(self):
+        source = DATA / "gguf/quants.gguf"
+        self.succeed("convert", source, "-o", self.path("q.zt"), "-q", "--dequantize", "f16", "--no-metadata")
+        result = json.loads(self.expect(DIFFERS, "verify", self.path("q.zt"), "--against", source, "--json").stdout)
+        self.assertEqual(result["evident_rules"], ["--dequantize TYPE", "--no-metadata"])
+        self.succeed("verify", self.path("q.zt"), "--against", source, "--dequantize", "f16", "--no-metadata")
 
     def test_rules_without_a_source(self):
         file = self.convert()
-        self.fail_with(USAGE, "verify", file, "--dtype", "f16", says="--dtype, --rename and other rules need --against SOURCE")
+        self.fail_with(USAGE, "verify", file, "--dtype", "f16", says="--dtype, --files and other rules need --against SOURCE")
+        for rule in ("--files", "all"), ("--quant", "group"), ("--from", "npz"), ("--include", "x"), ("--no-metadata",):
+            self.fail_with(USAGE, "verify", file, *rule, says="rules need --against SOURCE")
 
     def test_rules_that_leave_no_tensor(self):
         file = self.convert("--rename", r"s/^model\.//")

@@ -1,8 +1,10 @@
 """A checkpoint's folder in one .zt file, and back: what is taken, chosen, refused, said. whole_test has the table of folders."""
 import fcntl
+import glob
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import stat
@@ -163,11 +165,22 @@ class Folders(support.EndToEnd):
                 self.assertIn(count + b" files are left out; -v tells", self.run_program(*words).stderr)
         self.put("g/model.safetensors", make_safetensors.encode(make_safetensors.sample()))
         self.put("g/config.json", b"{}")
-        self.succeed("convert", folder, self.path("g"), "-o", self.path("n.zt"), "-f")
+        process = self.run_program("convert", folder, self.path("g"), "-o", self.path("n.zt"), "-f", "-v")
         self.assertEqual(self.paths(self.path("n.zt")), [])
+        self.assertIn(b"config.json: left out: there are several inputs; --files all takes them\n", process.stderr)
         self.succeed("convert", self.path("g"), "-o", self.path("g.zt"))
         self.succeed("convert", model, self.path("g.zt"), "-o", self.path("n.zt"), "-f")
         self.assertEqual(self.paths(self.path("n.zt")), [])
+        # but what is asked for, of folders as of .zt files
+        tensors = self.put("t.safetensors", make_safetensors.encode({"other": ("U8", [1], b"a")}))
+        self.succeed("convert", self.put_single("k"), "-o", self.path("k.zt"), "-q")
+        for inputs in ((self.path("k"), tensors), (self.path("k.zt"), tensors)):
+            for words, expected in (("all",), 7), (("LICENSE", "READ*"), 2), (("none",), 0):
+                files = [f"--files={word}" for word in words]
+                self.succeed("convert", *inputs, "-o", self.path("n.zt"), "-f", "-q", *files)
+                self.assertEqual(len(self.paths(self.path("n.zt"))), expected)
+                self.succeed("verify", self.path("n.zt"), "--against", *inputs, *files)
+        self.succeed("extract", self.path("n.zt"), "-o", str(self.path("back")) + "/")
 
     def test_shards(self):
         folder = self.put_sharded("f")
@@ -404,14 +417,28 @@ class Folders(support.EndToEnd):
         said = process.stderr.decode()
         self.assertEqual((process.returncode, said.count(": only in the source\n")), (DIFFERS, count))
         self.assertIn(f"ztstream: {bare}: file 'new.txt': only in the source\n", said)
-        self.assertTrue(said.splitlines()[-1].startswith(f"ztstream: {bare}: it was evidently converted with --files none; "), said)
+        self.assertTrue(said.splitlines()[-1].startswith(f"ztstream: {bare}: convert makes such differences with --files none; "), said)
         result = json.loads(self.run_program("verify", bare, "--against", folder, "--json").stdout)
         self.assertEqual(result["evident_rules"], ["--files none"])
         self.assertIn({"file": "new.txt", "kind": "only_second"}, result["differences"])
         self.succeed("verify", bare, "--against", folder, "--files", "none")
         self.succeed("verify", some, "--against", folder, "--files", "config.json", "--files", "LICENSE")
         said = self.run_program("verify", some, "--against", folder).stderr.decode()
-        self.assertIn("it was evidently converted with --files 'LICENSE' --files 'config.json'; ", said)
+        self.assertIn("convert makes such differences with --files 'LICENSE' --files 'config.json'; ", said)
+        # Files that were asked for are missing on the side that has none.
+        for words in ((bare, folder), (whole, folder / "model.safetensors")):
+            self.expect(DIFFERS, "diff", *words, "--files", "all", "-q")
+        # names that mean more to a shell or as patterns
+        odd = self.put("o/model.safetensors", make_safetensors.encode(make_safetensors.sample())).parent
+        names = ["it's.txt", "it_s.txt", "d[e]", "f g", "none"]
+        for name in names:
+            self.put(f"o/{name}", b"x")
+        for chosen in ([name for name in names if name != "it_s.txt"], ["it's.txt", "none"]):
+            words = [f"--files={glob.escape(name) if name != 'none' else '[n]one'}" for name in chosen]
+            self.succeed("convert", odd, "-o", self.path("o.zt"), "-f", "-q", *words)
+            self.assertEqual(sorted(self.paths(self.path("o.zt"))), sorted(chosen))
+            evident = json.loads(self.run_program("verify", self.path("o.zt"), "--against", odd, "--json").stdout)["evident_rules"]
+            self.succeed("verify", self.path("o.zt"), "--against", odd, *shlex.split(" ".join(evident)))
         # a file that is executable on one side, of every pair of formats
         self.path("f/new.txt").chmod(0o755)
         for words in (["verify", whole, "--against", folder], ["diff", whole, folder], ["diff", folder, whole]):
