@@ -418,6 +418,17 @@ StatusOr<std::string> FileOf(const Args& args) {
   return file;
 }
 
+// What is wrong with the rules and paths of the sources, before the file is read, which takes long.
+Status CheckAgainst(const Args& args) {
+  if (HasRules(args)) ZT_RETURN_IF_ERROR(MakeRules(args).status());
+  for (const std::string& path : args.against) {
+    std::error_code error;
+    if (path == "-" || IsUrl(path) || std::filesystem::exists(path, error)) continue;
+    ZT_RETURN_IF_ERROR(WithFile(OpenFile(path).status(), path));
+  }
+  return OkStatus();
+}
+
 int RunOn(const Args& args) {
   Verification verification(args);
   const Status status =
@@ -451,6 +462,7 @@ int RunVerify(const Args& args) {
   if (of_source && args.against.empty()) {
     return Fail(args, InvalidArgument("--dtype, --files and other rules need --against SOURCE"));
   }
+  if (const Status wrong = CheckAgainst(args); !wrong.ok()) return Fail(args, wrong);
   StatusOr<std::string> file = WithFile(FileOf(args), args.file());
   if (!file.ok()) return Fail(args, file.status());
   Args named = args;

@@ -493,6 +493,10 @@ class AgainstWithRules(support.EndToEnd):
     def test_rules_without_a_source(self):
         file = self.convert()
         self.fail_with(USAGE, "verify", file, "--dtype", "f16", says="--dtype, --files and other rules need --against SOURCE")
+        # before a file is read, which may take long
+        damaged = self.put("d.zt", b"damaged")
+        self.fail_with(USAGE, "verify", damaged, "--against", self.source, "--rename", "x", says="--rename 'x': it does not begin with s/")
+        self.fail_with(IO, "verify", damaged, "--against", self.source, "nosuch", says="nosuch: cannot open: No such file or directory")
         for rule in ("--files", "all"), ("--quant", "group"), ("--from", "npz"), ("--include", "x"), ("--no-metadata",):
             self.fail_with(USAGE, "verify", file, *rule, says="rules need --against SOURCE")
 
