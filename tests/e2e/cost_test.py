@@ -224,6 +224,11 @@ def attribute_numbers(path, n):
     return zt(path, {"x": {"shape": [1], "components": {"data": {"dtype": "f32", "data": bytes(4)}}}}, attributes={"a": [0] * n})
 
 
+def attribute_lists(path, n):
+    """Two bytes each in the file."""
+    return zt(path, {"x": dense(attributes={"a": [[0]] * n})})
+
+
 def attributed(path, n):
     return zt(path, {f"x{i:06}": dense(attributes={"a": [1, 2, {"b": i}]}) for i in range(n)})
 
@@ -487,7 +492,8 @@ CASES = [
     (hdf5_datasets, 5000, FOREIGN), (hdf5_links, 10000, FOREIGN), (hdf5_chunks, 20000, FOREIGN),
     (components_of_a_long_name, 2000, [INSPECT, LISTED, VERIFY, JSON_VERIFY, CONVERT, DIFF]),
     (damaged_components_of_a_long_name, 2000, [VERIFY, JSON_VERIFY]), (aliases_of_a_long_name, 4000, [INSPECT, LISTED, VERIFY, DIFF]),
-    (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY, extract("gguf")]), (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
+    (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY, extract("gguf")]), (attribute_lists, 400000, [DIFF, CONVERT, SHARDED]),
+    (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
 
