@@ -226,14 +226,14 @@ def torch_objects(folder):
         yield save(name, value, None)
 
     dense = torch.tensor([[0., 2, 0, 1], [0, 0, 0, 0], [3, 0, 4, 0], [0, 0, 0, 5]])
-    for name in ("to_sparse", "to_sparse_csr"):
+    for name in ("to_sparse", "to_sparse_csr", "to_sparse_csc"):
         for kind in (torch.float32, torch.float64, torch.bfloat16):
             yield save(f"{name} of {kind}", {"s": getattr(dense.to(kind), name)()})
     yield save("sparse of three dimensions", {"s": dense.reshape(2, 2, 4).to_sparse()})
     yield save("sparse of i32", {"s": torch.sparse_csr_tensor(torch.tensor([0, 1, 2], dtype=torch.int32),
                                                               torch.tensor([0, 1], dtype=torch.int32), torch.ones(2), (2, 2))})
     yield save("sparse and empty", {"s": torch.zeros(3, 4).to_sparse()})
-    for name, value in {"csc": dense.to_sparse_csc(), "bsr": dense.to_sparse_bsr((2, 2)), "bsc": dense.to_sparse_bsc((2, 2)),
+    for name, value in {"bsr": dense.to_sparse_bsr((2, 2)), "bsc": dense.to_sparse_bsc((2, 2)),
                         "hybrid": dense.to_sparse(1), "batched": torch.stack([dense, dense]).to_sparse_csr(),
                         "uncoalesced": torch.sparse_coo_tensor([[0, 0], [1, 1]], [1., 2.], (2, 2))}.items():
         yield save(f"sparse {name}", {"s": value, "x": two}, None)

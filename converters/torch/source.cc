@@ -89,7 +89,9 @@ StatusOr<StorageSource::StoragePart> StorageSource::MakePart(const StorageView& 
 Status StorageSource::AssignNumber(StoragePart& part) {
   std::vector<std::uint64_t> key = {part.direct(), part.storage, part.first, part.bytes,
                                     static_cast<std::uint64_t>(part.kind)};
-  if (part.kind != Kind::kBytes) key.push_back(static_cast<std::uint64_t>(part.dtype));
+  if (part.kind != Kind::kBytes) {
+    key.insert(key.end(), {static_cast<std::uint64_t>(part.dtype), part.pointers});
+  }
   if (!part.direct()) {
     key.insert(key.end(), {part.elements.width, part.elements.swap});
     for (const StridedAxis& axis : part.axes) key.insert(key.end(), {axis.count, axis.stride});
@@ -138,49 +140,62 @@ StatusOr<Object> StorageSource::Declare(Tensor& tensor, ServedTensor& entry) {
 }
 
 StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, ServedTensor& entry) {
-  const bool csr = tensor.layout == Layout::kCsr;
+  const bool coo = tensor.layout == Layout::kCoo, csc = tensor.layout == Layout::kCsc;
   const auto is_index = [](const StorageView& view) {
     return view.element.type.empty() &&
            (view.element.dtype == DType::kI64 || view.element.dtype == DType::kI32);
   };
-  if (tensor.values.shape.size() != 1 || (csr && tensor.shape.size() != 2)) {
+  if (tensor.values.shape.size() != 1 || (!coo && tensor.shape.size() != 2)) {
     return Unsupported("its values are arrays themselves (hybrid or batched); save it dense");
   }
   const std::uint64_t count = tensor.values.shape[0];
-  const Shape indices = csr ? Shape{count} : Shape{tensor.shape.size(), count};
+  const Shape indices = coo ? Shape{tensor.shape.size(), count} : Shape{count};
   if (tensor.indices.shape != indices || !is_index(tensor.indices)) {
     return InvalidData("its indices are " + std::string(Name(tensor.indices.element)) +
                        " of shape " + ToString(tensor.indices.shape) + ", i64 of " +
                        ToString(indices) + " were expected");
   }
-  Object object{tensor.name, csr ? "sparse_csr" : "sparse_coo", tensor.shape, {}, {}};
-  const auto add = [&](const StorageView& view, const char* role, Kind kind, std::uint64_t column,
-                       Shape bounds) -> Status {
+  Object object{tensor.name, coo || csc ? "sparse_coo" : "sparse_csr", tensor.shape, {}, {}};
+  std::optional<StoragePart> pointers;
+  const auto make = [&](const StorageView& view, Kind kind, std::uint64_t column,
+                        Shape bounds) -> StatusOr<StoragePart> {
     ZT_ASSIGN_OR_RETURN(StoragePart part, MakePart(view, kind));
-    const bool values = kind == Kind::kBytes;
-    if (!values) {
+    if (kind != Kind::kBytes) {
       part.bytes = part.bytes / part.elements.width * 8;
       part.column = column;
       part.bounds = std::move(bounds);
     }
+    if (kind == Kind::kColumns) part.pointers = 1 + pointers->number;
     if (const Status excess = AssignNumber(part); !excess.ok())
       entry.problem = std::string(excess.message());
-    object.components.push_back(
-        {role, values ? view.element : ElementType{DType::kU64, ""}, part.bytes});
-    entry.parts.push_back(std::move(part));
-    return OkStatus();
+    return part;
   };
-  ZT_RETURN_IF_ERROR(add(tensor.values, "values", Kind::kBytes, 0, {}));
-  if (csr) {
-    ZT_RETURN_IF_ERROR(add(tensor.indices, "indices", Kind::kIndices, count, {tensor.shape[1]}));
-    const auto rows = CheckedAdd(tensor.shape[0], 1);
-    if (!rows || tensor.pointers.shape != Shape{*rows} || !is_index(tensor.pointers)) {
-      return InvalidData("its row pointers have shape " + ToString(tensor.pointers.shape) +
-                         "; one more than rows were expected, as i64");
+  const auto add = [&](StoragePart part, const char* role) {
+    const bool values = part.kind == Kind::kBytes;
+    if (part.kind == Kind::kColumns) part.bytes *= 2;
+    object.components.push_back(
+        {role, values ? tensor.values.element : ElementType{DType::kU64, ""}, part.bytes});
+    entry.parts.push_back(std::move(part));
+  };
+  ZT_ASSIGN_OR_RETURN(StoragePart values, make(tensor.values, Kind::kBytes, 0, {}));
+  add(std::move(values), "values");
+  if (!coo) {
+    const auto needed = CheckedAdd(tensor.shape[csc ? 1 : 0], 1);
+    if (!needed || tensor.pointers.shape != Shape{*needed} || !is_index(tensor.pointers)) {
+      return InvalidData("its pointers have shape " + ToString(tensor.pointers.shape) +
+                         "; one more than " + (csc ? "columns" : "rows") +
+                         " were expected, as i64");
     }
-    ZT_RETURN_IF_ERROR(add(tensor.pointers, "indptr", Kind::kPointers, 0, {count}));
-  } else {
-    ZT_RETURN_IF_ERROR(add(tensor.indices, "coords", Kind::kIndices, count, tensor.shape));
+    ZT_ASSIGN_OR_RETURN(pointers, make(tensor.pointers, Kind::kPointers, 0, {count}));
+  }
+  const Kind kind = csc ? Kind::kColumns : Kind::kIndices;
+  const Shape bounds = coo ? tensor.shape : Shape{tensor.shape[csc ? 0 : 1]};
+  ZT_ASSIGN_OR_RETURN(StoragePart placed, make(tensor.indices, kind, count, bounds));
+  add(std::move(placed), coo || csc ? "coords" : "indices");
+  if (csc) {
+    entry.parts.push_back(*std::move(pointers));
+  } else if (!coo) {
+    add(*std::move(pointers), "indptr");
   }
   ZT_RETURN_IF_ERROR(ValidateObject(object));
   if (!entry.problem.empty()) entry.parts.clear();
@@ -331,9 +346,16 @@ Status StorageSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   return ReadUnits(offset, out, 8, [&](std::uint64_t at, std::span<std::byte> whole) -> Status {
     constexpr std::size_t kStep = 32768;
     std::vector<std::uint64_t> values;
+    const std::uint64_t rows = part.kind == Kind::kColumns ? part.column : 0;
     for (; !whole.empty(); at += 8 * values.size()) {
       values.resize(std::min(kStep, whole.size() / 8));
-      ZT_RETURN_IF_ERROR(ReadIndices(part, at / 8, values));
+      if (rows > 0 && at / 8 >= rows) {
+        const StoragePart& pointers = entries_[id.object].parts.back();
+        ZT_RETURN_IF_ERROR(ReadColumns(pointers, at / 8 - rows, values));
+      } else {
+        if (rows > 0) values.resize(std::min<std::uint64_t>(values.size(), rows - at / 8));
+        ZT_RETURN_IF_ERROR(ReadIndices(part, at / 8, values));
+      }
       const auto bytes = std::as_writable_bytes(std::span(values));
       LittleEndian(bytes, 8);
       std::ranges::copy(bytes, whole.begin());
@@ -388,11 +410,43 @@ Status StorageSource::ReadIndices(const StoragePart& part, std::uint64_t first,
   return OkStatus();
 }
 
-// Validates row pointers: they begin with 0, never decrease, and end with the number of values.
+// The columns of entries from `first` on, by the pointers, all of which are validated with the first
+// entry.
+Status StorageSource::ReadColumns(const StoragePart& pointers, std::uint64_t first,
+                                  std::span<std::uint64_t> out) {
+  constexpr std::uint64_t kStep = 4096;
+  const std::uint64_t count = pointers.bytes / 8;
+  std::vector<std::uint64_t> some;
+  for (std::uint64_t at = 0; first == 0 && at < count; at += some.size()) {
+    some.resize(std::min(kStep, count - at));
+    ZT_RETURN_IF_ERROR(ReadIndices(pointers, at, some));
+  }
+  // The last pointer that is not above `first` begins its column.
+  std::uint64_t column = 0, above = count;
+  for (some.resize(1); above - column > 1;) {
+    const std::uint64_t middle = column + (above - column) / 2;
+    ZT_RETURN_IF_ERROR(ReadIndices(pointers, middle, some));
+    (some[0] <= first ? column : above) = middle;
+  }
+  std::size_t filled = 0;
+  while (filled < out.size()) {
+    some.resize(std::min(kStep, count - column - 1));
+    if (some.empty()) return InvalidData("its pointers have changed while they were read");
+    ZT_RETURN_IF_ERROR(ReadIndices(pointers, column + 1, some));
+    for (const std::uint64_t end : some) {
+      while (filled < out.size() && first + filled < end) out[filled++] = column;
+      if (filled == out.size()) break;
+      ++column;
+    }
+  }
+  return OkStatus();
+}
+
+// Validates pointers to rows or columns: they begin with 0, never decrease, and end with the number of values.
 Status StorageSource::CheckPointers(const StoragePart& part, std::uint64_t first,
                                     std::span<const std::uint64_t> values) {
   std::uint64_t previous = 0;
-  if (first == 0 && values[0] != 0) return InvalidData("its row pointers do not begin with 0");
+  if (first == 0 && values[0] != 0) return InvalidData("its pointers do not begin with 0");
   if (first > 0) {
     const std::uint64_t width = ByteWidth(part.dtype);
     std::vector<std::byte> raw(width);
@@ -400,12 +454,12 @@ Status StorageSource::CheckPointers(const StoragePart& part, std::uint64_t first
     ZT_RETURN_IF_ERROR(WidenToU64(raw, part.dtype, std::span(&previous, 1)));
   }
   for (const std::uint64_t value : values) {
-    if (value < previous) return InvalidData("its row pointers fall");
+    if (value < previous) return InvalidData("its pointers fall");
     previous = value;
   }
   const bool last = first + values.size() == part.bytes / 8;
   if (previous > part.bounds[0] || (last && previous != part.bounds[0])) {
-    return InvalidData("its row pointers end with " + std::to_string(previous) + ", there are " +
+    return InvalidData("its pointers end with " + std::to_string(previous) + ", there are " +
                        std::to_string(part.bounds[0]) + " values");
   }
   return OkStatus();

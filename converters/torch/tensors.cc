@@ -262,10 +262,10 @@ StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr
     ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[0], "indices", depth));
     ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[1], "values", depth));
     ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[2]));
-  } else if (is_layout("torch.sparse_csr")) {
+  } else if (is_layout("torch.sparse_csr") || (is_layout("torch.sparse_csc") && !csr_only)) {
     if (parts.size() < 4) return Malformed("parts are missing");
-    tensor.layout = Layout::kCsr;
-    ZT_ASSIGN_OR_RETURN(tensor.pointers, ReadPart(parts[0], "row pointers", depth));
+    tensor.layout = is_layout("torch.sparse_csr") ? Layout::kCsr : Layout::kCsc;
+    ZT_ASSIGN_OR_RETURN(tensor.pointers, ReadPart(parts[0], "pointers", depth));
     ZT_ASSIGN_OR_RETURN(tensor.indices, ReadPart(parts[1], "indices", depth));
     ZT_ASSIGN_OR_RETURN(tensor.values, ReadPart(parts[2], "values", depth));
     ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(parts[3]));

@@ -33,15 +33,16 @@ struct StorageView {
   Shape strides;  // in elements
 };
 
-enum class Layout : std::uint8_t { kDense, kCoo, kCsr };
+enum class Layout : std::uint8_t { kDense, kCoo, kCsr, kCsc };
 
 // One tensor: a view, or the views that make up a sparse one.
 struct Tensor {
   std::string name;
   Layout layout = Layout::kDense;
   Shape shape;
-  StorageView values;             // of a dense tensor: all of it
-  StorageView indices, pointers;  // of a sparse tensor; `indices` of COO are coordinates
+  StorageView values;  // of a dense tensor: all of it
+  StorageView indices,
+      pointers;  // of a sparse tensor; `indices` of COO are coordinates, of CSC rows
   NodeId state = Graph::kNoNode;  // attributes that were set on it
   Value::Map attributes;          // those of `state` that are numbers, texts, flags
   std::string problem;            // why it cannot be converted; empty if it can

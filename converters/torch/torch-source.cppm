@@ -54,7 +54,9 @@ class StorageSource : public TensorSource {
   std::vector<StorageLocation> places_;
 
  private:
-  enum class Kind : std::uint8_t { kBytes, kIndices, kPointers };
+  // kColumns: coordinates of entries that lie by columns: the stored rows, then the column of each,
+  // by the pointers, which are a part of their own behind those of the components.
+  enum class Kind : std::uint8_t { kBytes, kIndices, kPointers, kColumns };
   // How a component's bytes are made from a storage.
   struct StoragePart {
     Kind kind = Kind::kBytes;
@@ -65,6 +67,7 @@ class StorageSource : public TensorSource {
     std::uint64_t column = 0;  // of indices: number of consecutive elements with the same bound
     // For indices, the bound in each dimension; for pointers, the value of the last one.
     Shape bounds;
+    std::uint64_t pointers = 0;     // of kColumns: the number of the pointers
     std::uint64_t number = 0;       // equal numbers mean equal bytes
     bool held = false;              // the storage is first read into memory as a whole
     std::vector<StridedAxis> axes;  // empty once `view` is made
@@ -92,6 +95,8 @@ class StorageSource : public TensorSource {
   Status ReadRaw(const StoragePart& part, std::uint64_t offset, std::span<std::byte> out);
   Status HoldIfReadBack(const StoragePart& part, std::uint64_t offset, std::uint64_t size);
   Status ReadIndices(const StoragePart& part, std::uint64_t first, std::span<std::uint64_t> out);
+  Status ReadColumns(const StoragePart& pointers, std::uint64_t first,
+                     std::span<std::uint64_t> out);
   Status CheckPointers(const StoragePart& part, std::uint64_t first,
                        std::span<const std::uint64_t> values);
 

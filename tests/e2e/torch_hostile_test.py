@@ -300,6 +300,24 @@ def tensors():
         "a csr tensor of three dimensions": (UNSUPPORTED, *sparse(
             "torch.sparse_csr", long_tensor("1", 3), long_tensor("2", 2), tensor((2,)), numbers((2, 2, 2)),
             storages={"0": FLOATS, "1": longs(0, 1, 2), "2": longs(0, 1)})),
+        "csc pointers of the wrong length": (INVALID, *sparse(
+            "torch.sparse_csc", long_tensor("1", 4), long_tensor("2", 2), tensor((2,)), size,
+            storages={**two, "2": longs(0, 1)})),
+        "csc pointers that fall": (INVALID, *sparse(
+            "torch.sparse_csc", long_tensor("1", 3), long_tensor("2", 2), tensor((2,)), size,
+            storages={"0": FLOATS, "1": longs(0, 2, 1), "2": longs(0, 1)})),
+        "csc pointers that begin late": (INVALID, *sparse(
+            "torch.sparse_csc", long_tensor("1", 3), long_tensor("2", 2), tensor((2,)), size,
+            storages={"0": FLOATS, "1": longs(1, 1, 2), "2": longs(0, 1)})),
+        "csc pointers that end late": (INVALID, *sparse(
+            "torch.sparse_csc", long_tensor("1", 3), long_tensor("2", 2), tensor((2,)), size,
+            storages={"0": FLOATS, "1": longs(0, 1, 3), "2": longs(0, 1)})),
+        "a csc index out of range": (INVALID, *sparse(
+            "torch.sparse_csc", long_tensor("1", 3), long_tensor("2", 2), tensor((2,)), size,
+            storages={"0": FLOATS, "1": longs(0, 1, 2), "2": longs(0, 2)})),
+        "a csc tensor of three dimensions": (UNSUPPORTED, *sparse(
+            "torch.sparse_csc", long_tensor("1", 3), long_tensor("2", 2), tensor((2,)), numbers((2, 2, 2)),
+            storages={"0": FLOATS, "1": longs(0, 1, 2), "2": longs(0, 1)})),
     }
 
 

@@ -4,8 +4,10 @@ Fixtures of torch 2.14 are in tests/data/torch; a Python that has torch writes t
 """
 import array
 import hashlib
+import itertools
 import json
 import pathlib
+import random
 import shutil
 import struct
 import subprocess
@@ -206,6 +208,36 @@ class Torch(EndToEnd):
         self.put("small.pt", pickles.archive(pickles.dictionary(a=long, c=coo(2, kind="LongStorage", count=2)), storages))
         self.fail_with(INVALID, "convert", self.path("small.pt"), "-o", self.path("x.zt"),
                        says=("tensor 'c'", "index 1 is 3, beyond the dimension of 2"))
+
+    def test_entries_by_columns(self):
+        """A csc tensor becomes coo: its rows, then the column of each entry; more of them than are read at once."""
+        rows, columns, rng = 50, 30000, random.Random(1)
+        sizes = [rng.choice((0, 0, 1, 2, 9)) for _ in range(columns)]
+        places = [row for size in sizes for row in sorted(rng.sample(range(rows), size))]
+        pointers, count = [0, *itertools.accumulate(sizes)], len(places)
+        expected = struct.pack(f"<{2 * count}Q", *places, *(column for column, size in enumerate(sizes) for _ in range(size)))
+        values = struct.pack(f"<{count}f", *range(count))
+        for kind, letter in (("LongStorage", "q"), ("IntStorage", "i")):
+            def tensor(columns, count, first=0, shape=None, kind=kind):
+                return pickles.call("torch._utils", "_rebuild_sparse_tensor", pickles.text("torch.sparse_csc"), pickles.tup(
+                    pickles.tensor((columns + 1,), (1,), first, key="0", kind=kind, count=len(pointers)),
+                    pickles.tensor((count,), (1,), key="1", kind=kind, count=len(places)),
+                    pickles.tensor((count,), (1,), key="2", count=len(places)), pickles.numbers(shape or (rows, columns))))
+            members = {"whole": tensor(columns, count), "begin": tensor(7, pointers[7]), "none": tensor(0, 0)}
+            storages = {"0": struct.pack(f"<{len(pointers)}{letter}", *pointers), "1": struct.pack(f"<{count}{letter}", *places), "2": values}
+            for method in zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED:
+                source = self.put("c.pt", pickles.archive(pickles.dictionary(**members), storages, method=method))
+                for threads in "1", "8":
+                    objects = self.converted(source, "-T", threads, "--memory", "4M")["objects"]
+                    self.assertEqual({(entry["format"], tuple(entry["shape"])) for entry in objects.values()},
+                                     {("sparse_coo", (rows, columns)), ("sparse_coo", (rows, 7)), ("sparse_coo", (rows, 0))})
+                    self.assertEqual(objects["whole"]["components"]["coords"]["bytes"], expected)
+                    self.assertEqual(objects["whole"]["components"]["values"]["bytes"], values)
+                    self.assertEqual(objects["begin"]["components"]["coords"]["bytes"],
+                                     b"".join(expected[at * count * 8:][:pointers[7] * 8] for at in (0, 1)))
+            self.assertEqual(self.succeed("show", source, "whole/coords[-1]"), f"{struct.unpack('<Q', expected[-8:])[0]}\n".encode())
+            self.fail_with(INVALID, "convert", self.put("bad.pt", pickles.archive(pickles.dictionary(w=tensor(columns, count - 1)), storages)),
+                           "-o", self.path("x.zt"), says=("tensor 'w'", f"its pointers end with {count}, there are {count - 1} values"))
 
     def test_numbers_and_flags_in_one_storage(self):
         """What is tied to another tensor's bytes has rules of its own."""
