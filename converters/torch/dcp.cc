@@ -515,7 +515,7 @@ class Metadata {
     }
     return Unsupported(
         "its chunks are in safetensors' format (SerializationFormat.SAFETENSORS), and torch.save's "
-        "is read; files of whole tensors can be read by themselves (--from safetensors)");
+        "is read; name its files instead, each is a safetensors file of whole tensors or parts");
   }
   StatusOr<OpenedFile*> FileOf(NodeId path, const std::string& name) {
     OpenedFile& file = files_[texts_.Number(path)];

@@ -213,7 +213,7 @@ class Dcp(EndToEnd):
         archive = checkpoint.files["__0_0.distcp"]
         header = make_safetensors.raw(b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}', floats(6))
         checkpoint.files["__0_0.distcp"] = archive[:epoch] + header.ljust(len(archive) - epoch, b" ")
-        self.fail_with(UNSUPPORTED, "convert", checkpoint.write(), "-o", self.path("x.zt"), says=("tensor 'w'", "--from safetensors"))
+        self.fail_with(UNSUPPORTED, "convert", checkpoint.write(), "-o", self.path("x.zt"), says=("tensor 'w'", "name its files instead, each is a safetensors file"))
 
     def metadata(self, tensors, places):
         folder = self.path("hostile")
