@@ -245,6 +245,15 @@ class Onnx(EndToEnd):
                 self.fail_with((INVALID, UNSUPPORTED), "convert", "-f", source, "-o", self.path("x.zt"), says=("tensor 's'", says))
                 self.succeed("convert", "-f", source, "--exclude", "s", "-o", self.path("x.zt"))
 
+    def test_models_of_every_version(self):
+        rest = model(tensor("w", 1, (2,), RAW))[2:]
+        for version in range(1, 32):
+            for between in (b"", field(5, 3)):  # the producer's name or the model's version comes second
+                source = self.put("m", field(1, version) + between + rest)
+                self.assertEqual(self.converted(source)["objects"]["w"]["components"]["data"]["bytes"], RAW[2:])
+        for begin in (b"\x08\x01\x12\x05\x0a\x03abc", b"\x08\x01\x12\x85\x80\x04\x0a\x03abc"):
+            self.fail_with(UNSUPPORTED, "convert", self.put("m", begin), "-o", self.path("x.zt"), says="a TensorFlow SavedModel")
+
     def test_a_model_without_weights(self):
         process = self.expect(DONE, "convert", self.put("m.onnx", whole(graph(node("Identity", "y")))), "-o", self.path("x.zt"))
         self.assertIn("the model holds no weights", process.stderr.decode())
