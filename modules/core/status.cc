@@ -172,10 +172,22 @@ std::string Quote(std::string_view name) {
 
 std::string Repeated(std::string_view name) {
   constexpr std::size_t kMost = 256;
-  if (name.size() <= kMost) return std::string(name);
-  std::size_t end = kMost;
-  while (end > kMost - 4 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
-  return std::string(name.substr(0, end)) + "...";
+  std::size_t end = 0, written = 0;
+  for (std::size_t next; end < name.size(); end = next) {
+    const auto byte = static_cast<unsigned char>(name[end]);
+    next = end + 1;
+    while (next < name.size() && next < end + 4 &&
+           (static_cast<unsigned char>(name[next]) & 0xc0) == 0x80) {
+      ++next;
+    }
+    if (byte < 0x20 || byte >= 0x7f) {
+      written += next - end > 3 ? 12 : 6;
+    } else {
+      written += byte == '"' || byte == '\\' ? 2 : 1;
+    }
+    if (written > kMost) return std::string(name.substr(0, end)) + "...";
+  }
+  return std::string(name);
 }
 
 void NameList::Add(std::string_view text) {

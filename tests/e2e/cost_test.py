@@ -177,15 +177,28 @@ def components(path, n):
         f"c{i:06}": {"dtype": "u8", "data": b""} for i in range(n)}}})
 
 
-def components_of_a_long_name(path, n):
-    """What repeats the name for each component multiplies."""
-    return zt(path, {"x" * 32 * n: {"shape": [1], "format": "own/1", "components": {
-        f"c{i:06}": {"dtype": "u8", "data": b"", "digest": f"own{i % 8}:00"} for i in range(n)}}})
+def components_of_a_long_name(path, n, character="x", **fields):
+    """What repeats the name, or the layout's, for each component multiplies."""
+    return zt(path, {character * (32 * n): {"shape": [1], "format": "own/1" + character * n, "components": {
+        f"c{i:06}": {"dtype": "u8", "data": b"", "digest": f"own{i % 8}:00"} | fields for i in range(n)}}})
+
+
+def components_of_an_escaped_name(path, n):
+    """JSON takes six bytes for each byte of the name."""
+    return components_of_a_long_name(path, n, "\1")
+
+
+def parts_that_are_not_known(path, n):
+    """What is said of each names the tensor and its layout, of which JSON takes twelve bytes for each character of four."""
+    file, character = make_zt2.File(), "\U0001f600"
+    part = file.part(b"", digest=None)
+    file.add(character * 250, [1], "own/1" + character * 200, **{f"c{i:06}": part for i in range(n)})
+    (path / "a.zt").write_bytes(file.finish())
+    return "a.zt"
 
 
 def damaged_components_of_a_long_name(path, n):
-    return zt(path, {"x" * 32 * n: {"shape": [1], "format": "own/1", "components": {
-        f"c{i:06}": {"dtype": "u8", "data": b"", "digest": "crc32c:0x12345678"} for i in range(n)}}})
+    return components_of_a_long_name(path, n, digest="crc32c:0x12345678")
 
 
 def aliases_of_a_long_name(path, n):
@@ -461,6 +474,8 @@ REFUSED = {
     elements_in_disorder: {5: [SHOW]}, columns: {5: [SHOW]},
     components: {5: [SHOW, FOLDER]},
     components_of_a_long_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
+    components_of_an_escaped_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
+    parts_that_are_not_known: {5: [SHOW, ID, AS_2_0, CANONICAL, SHARDED, FOLDER]},
     aliases_of_a_long_name: {5: [FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
     shared_components: {5: [SHOW, FOLDER]},
     # damaged, it is
@@ -491,6 +506,8 @@ CASES = [
     (onnx_tensors, 30000, FOREIGN), (onnx_numbers, 300000, FOREIGN),
     (hdf5_datasets, 5000, FOREIGN), (hdf5_links, 10000, FOREIGN), (hdf5_chunks, 20000, FOREIGN),
     (components_of_a_long_name, 2000, [INSPECT, LISTED, VERIFY, JSON_VERIFY, CONVERT, DIFF]),
+    (components_of_an_escaped_name, 2000, [LISTED, VERIFY, JSON_VERIFY, DIFF]),
+    (parts_that_are_not_known, 1500, [LISTED, VERIFY, JSON_VERIFY]),
     (damaged_components_of_a_long_name, 2000, [VERIFY, JSON_VERIFY]), (aliases_of_a_long_name, 4000, [INSPECT, LISTED, VERIFY, DIFF]),
     (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY, extract("gguf")]), (attribute_lists, 400000, [DIFF, CONVERT, SHARDED]),
     (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),

@@ -257,7 +257,9 @@ class Good(Reading):
                            says=(f"tensor '{name}'", says))
         self.succeed("convert", path, "-o", self.path("good.zt"), "--include", "^good$")
         report = self.json("verify", "--json", path)
-        self.assertEqual((report["ok"], report["digests"], len(report["undecodable"])), (True, 5, 5))
+        self.assertEqual((report["ok"], report["digests"]), (True, 5))
+        # both components of 'layout' in one line
+        self.assertEqual([line.split(":")[0] for line in report["undecodable"]], ["gguf/data", "type/data", "layout", "encoding/data"])
         entry = file.root["objects"]["layout"]["parts"]["b"]
         entry["digest"] = "xxh3:0123456789abcdef"
         self.assertEqual(self.run_program("verify", self.put("d.zt", file.finish())).returncode, DIFFERS)
