@@ -235,11 +235,10 @@ struct VerifyReport {
   // versions whose readers ignore them: remains of earlier generations, or padding that is not zero
   // (2.0 §2.4, §2.5).
   std::uint64_t unreferenced_bytes = 0;
-  // Components that cannot be decoded, with the reason: one entry, of the object, for several of it
-  // in turn. The digest of a raw one was still checked.
+  // Components that cannot be decoded, with the reason; of several of an object for one reason, the
+  // object. The digest of a raw one was still checked.
   std::vector<VerifyProblem> undecodable;
-  // Objects with a rule that was not checked because it would take too much memory, with the amount
-  // needed.
+  // Objects with a rule that would take too much memory, and was not checked, with the amount.
   std::vector<VerifyProblem> unchecked;
 };
 

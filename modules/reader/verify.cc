@@ -369,18 +369,6 @@ class Verifier {
     std::size_t begin, end;
   };
 
-  // What is true of several components of an object in turn is said once, of the object.
-  void AddUndecodable(std::uint32_t o, std::uint32_t c) {
-    const StoredObject& object = reader_.manifest().objects[o];
-    const std::string& why = object.components[c].undecodable;
-    if (why.empty()) return;
-    if (c > 0 && object.components[c - 1].undecodable == why) {
-      report_.undecodable.back().component.clear();
-    } else {
-      report_.undecodable.push_back({Repeated(object.name), object.components[c].role, why});
-    }
-  }
-
   // Collects all components and groups those with the same bytes; groups are in the manifest order
   // of their first component.
   Status Gather() {
@@ -392,7 +380,14 @@ class Verifier {
       if (!sized) continue;
       for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
         const StoredComponent& stored = objects[o].components[c];
-        AddUndecodable(o, c);
+        if (const std::string& why = stored.undecodable; !why.empty()) {
+          // Of several in turn with one reason, the object is named.
+          if (c > 0 && objects[o].components[c - 1].undecodable == why) {
+            report_.undecodable.back().component.clear();
+          } else {
+            report_.undecodable.push_back({Repeated(objects[o].name), stored.role, why});
+          }
+        }
         const bool hashed = stored.unknown_encoding.empty() &&
                             DigestOrUnknown(stored.digest).kind != DigestKind::kNone;
         report_.unhashed += stored.length > 0 && !hashed ? 1 : 0;

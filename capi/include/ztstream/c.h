@@ -249,7 +249,7 @@ typedef struct zts_verify_report {
   uint64_t components;
   uint64_t digests;     /* compared */
   uint64_t unhashed;    /* components without a digest that could be compared */
-  uint64_t undecodable; /* components of an unknown layout, type or encoding */
+  uint64_t undecodable; /* objects or components of an unknown layout, type or encoding */
   uint64_t unchecked;   /* objects with a rule that takes too much memory to check */
   uint64_t problems;    /* faults that were found */
 } zts_verify_report;
