@@ -58,8 +58,10 @@ struct Comparison {
   Count both, differing;                // in both inputs, and of these those that differ
   Count only_first, only_second;        // in one alone
   std::vector<std::string> files = {};  // of the model, in both: the first of their paths
-  std::uint64_t attributes = 0;         // of the file, in both
-  std::uint64_t bytes = 0;              // compared, of one side
+  // Types that floating point tensors have in both: --dtype without a pattern would convert them.
+  std::set<std::string> floats = {};
+  std::uint64_t attributes = 0;  // of the file, in both
+  std::uint64_t bytes = 0;       // compared, of one side
   // Files of the model on one side, left out before since the other has none.
   std::uint64_t files_not_compared = 0;
   // The largest errors of all values that were compared, within the tolerance or not, and the

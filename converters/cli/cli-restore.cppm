@@ -5,6 +5,7 @@ module zt.cli:restore;
 import zt.std;
 import :args;
 import :changed;
+import :output;
 
 namespace zt::cli::internal {
 
@@ -15,7 +16,11 @@ namespace zt::cli::internal {
 Status RestoreFolder(const Args& args, TensorSource& source,
                      const std::vector<std::uint32_t>& selected, const ChangedSource* changed);
 
-// Writes one file of the model to the output.
+// Writes one file of the model to the output, and prints the result.
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file);
+
+// What every run of extract prints with --json; `bytes` were read of tensors and files.
+Json ExtractedJson(const Args& args, const TensorSource& source, Json output, std::size_t tensors,
+                   std::uint64_t bytes, const std::vector<std::string>& warnings, double seconds);
 
 }  // namespace zt::cli::internal

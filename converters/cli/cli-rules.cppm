@@ -37,6 +37,10 @@ StatusOr<Rules> MakeRules(const Args& args);
 // True if rules change tensors or leave some out.
 bool HasRules(const Args& args);
 
+// True if --dtype without a pattern applies to the object: to floating point numbers, not to
+// integers, scales, packed or complex types.
+bool IsPlainFloat(const Object& object);
+
 // Finds an element type, also by the names of torch and numpy: float16, half, bfloat16.
 // kInvalidArgument lists the types.
 StatusOr<ElementType> ParseTypeName(const std::string& text);

@@ -8,6 +8,7 @@ module zt.cli;
 
 import zt.std;
 import :compare;
+import :rules;
 import :support;
 import zt.convert.files;
 
@@ -200,6 +201,8 @@ class Comparer {
         difference.first = std::to_string(mine.bytes) + " bytes";
         difference.second = std::to_string(other.bytes) + " bytes";
         sizes = false;
+      } else if ((mine.role == "data" || mine.role == "values") && IsPlainFloat(b)) {
+        result_.floats.emplace(Name(mine.element));
       }
       const bool differs = difference.kind != DifferenceKind::kValues;
       if (differs) Add(i, std::move(difference));

@@ -23,7 +23,8 @@ namespace {
 
 // The replacement for a number that does not fit into the type of this tensor.
 std::string_view Replacement(const Object* object, OnOverflow policy) {
-  if (policy == OnOverflow::kSaturate || object == nullptr) return "the largest value";
+  constexpr std::string_view kEnd = "the nearest value of its type";
+  if (policy == OnOverflow::kSaturate || object == nullptr) return kEnd;
   for (const Component& component : object->components) {
     if (component.role != "data" && component.role != "values") continue;
     const ElementType& element = component.element;
@@ -33,7 +34,7 @@ std::string_view Replacement(const Object* object, OnOverflow policy) {
     }
     if (element.type.starts_with("f8_")) return "NaN, for the type has no infinity";
   }
-  return "the largest value";
+  return kEnd;
 }
 
 // Appends a line about one kind of loss in all tensors, because a rule applies to hundreds of them.

@@ -254,7 +254,10 @@ class Extraction {
   }
 
   Status Report() const {
-    if (args_.json) return PrintJson(args_, ResultJson());
+    if (args_.json) {
+      return PrintJson(args_, ExtractedJson(args_, source_, OutputJson(), selected_.size(), total_,
+                                            warnings_, bar_->seconds()));
+    }
     if (!args_.quiet)
       Note(SummaryText(args_.output, selected_.size(), total_, file_bytes_, bar_->seconds()));
     return OkStatus();
@@ -319,22 +322,15 @@ class Extraction {
     return folder->Finish();
   }
 
-  Json ResultJson() const {
-    Json json = Envelope(args_, true);
-    json["input"] = args_.file();
-    json["input_format"] = source_.format();
-    json["output"] = {{"path", args_.output},
-                      {"format", target_.folder ? "folder" : target_.format->name},
-                      {"bytes", file_bytes_}};
+  Json OutputJson() const {
+    Json output = {{"path", args_.output},
+                   {"format", target_.folder ? "folder" : target_.format->name},
+                   {"bytes", file_bytes_}};
     for (std::size_t i = 0; target_.folder && i < selected_.size(); ++i) {
-      json["output"]["files"].push_back(
+      output["files"].push_back(
           {{"tensor", source_.objects()[selected_[i]].name}, {"file", outputs_[i].file}});
     }
-    json["tensors"] = selected_.size();
-    json["bytes"] = total_;
-    json["warnings"] = warnings_;
-    json["timing"] = {{"wall_s", bar_->seconds()}};
-    return json;
+    return output;
   }
 
   const Args& args_;

@@ -360,28 +360,32 @@ class Restoration {
   std::uint64_t total_ = 0, done_ = 0;
 };
 
-Json ResultJson(const Args& args, const TensorSource& source, const Selection& selected,
-                const FolderPlan& plan, const Restoration& run) {
-  Json json = Envelope(args, true);
-  json["input"] = args.file();
-  json["input_format"] = source.format();
+Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
   Json files = Json::array();
   for (const Weights& each : plan.weights) files.push_back(each.path);
   for (const FileEntry& file : plan.files) files.push_back(file.path);
   for (const auto& [path, text] : plan.indices) files.push_back(path);
-  json["output"] = {{"path", args.output},
-                    {"format", "folder"},
-                    {"bytes", run.bytes},
-                    {"verbatim", plan.verbatim},
-                    {"files", std::move(files)}};
-  json["tensors"] = selected.size();
-  json["bytes"] = run.read();
-  json["warnings"] = plan.warnings;
-  json["timing"] = {{"wall_s", run.seconds()}};
-  return json;
+  return {{"path", args.output},
+          {"format", "folder"},
+          {"bytes", bytes},
+          {"verbatim", plan.verbatim},
+          {"files", std::move(files)}};
 }
 
 }  // namespace
+
+Json ExtractedJson(const Args& args, const TensorSource& source, Json output, std::size_t tensors,
+                   std::uint64_t bytes, const std::vector<std::string>& warnings, double seconds) {
+  Json json = Envelope(args, true);
+  json["input"] = args.file();
+  json["input_format"] = source.format();
+  json["output"] = std::move(output);
+  json["tensors"] = tensors;
+  json["bytes"] = bytes;
+  json["warnings"] = warnings;
+  json["timing"] = {{"wall_s", seconds}};
+  return json;
+}
 
 Status RestoreFolder(const Args& args, TensorSource& source, const Selection& selected,
                      const ChangedSource* changed) {
@@ -396,7 +400,11 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
   Restoration run(args, source, plan);
   ZT_RETURN_IF_ERROR(run.Run());
   if (changed != nullptr) ReportChanges(args, *changed, plan.warnings);
-  if (args.json) return PrintJson(args, ResultJson(args, source, selected, plan, run));
+  if (args.json) {
+    return PrintJson(args,
+                     ExtractedJson(args, source, OutputJson(args, plan, run.bytes), selected.size(),
+                                   run.read(), plan.warnings, run.seconds()));
+  }
   if (args.quiet) return OkStatus();
   Note(SummaryText(args.output, selected.size(), run.read(), run.bytes, run.seconds(),
                    plan.files.size()));
@@ -405,6 +413,7 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
 
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file) {
   ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  ProgressBar bar(args, "extract");
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
                       OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
   ZT_RETURN_IF_ERROR(ReadFile(source, file, [&](std::span<const std::byte> piece) {
@@ -413,7 +422,14 @@ Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file
   }));
   ZT_RETURN_IF_ERROR(source.Finish());
   ZT_RETURN_IF_ERROR(WithFile(sink->Finish(file.bytes), sink->name()));
+  bar.End();
   Completed();
+  if (args.json) {
+    Json output = {{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}};
+    return PrintJson(args, ExtractedJson(args, source, std::move(output), 0, file.bytes,
+                                         source.warnings(), bar.seconds()));
+  }
+  if (!args.quiet) Note(SummaryText(args.output, 0, file.bytes, file.bytes, bar.seconds(), 1));
   return OkStatus();
 }
 

@@ -99,8 +99,8 @@ Status ParseDType(const std::string& text, Rule& rule) {
   return OkStatus();
 }
 
-// A rule without a pattern applies only to floating point numbers: not to integers, scales, packed
-// or complex types.
+}  // namespace
+
 bool IsPlainFloat(const Object& object) {
   const Component* elements = nullptr;
   for (const Component& component : object.components) {
@@ -111,8 +111,6 @@ bool IsPlainFloat(const Object& object) {
   if (type.empty()) return IsFloat(elements->element.dtype);
   return type.starts_with("f8_") && type != "f8_e8m0";
 }
-
-}  // namespace
 
 // The rules of a command line in the order of their kinds, shared by the functions of its plan.
 struct RuleSet {

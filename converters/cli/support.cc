@@ -190,6 +190,8 @@ Status CheckFolderOf(const std::string& output) {
 }
 
 Status CheckOutput(const std::string& output, bool force) {
+  if (output.ends_with('/'))
+    return WithFile(InvalidArgument("the output is a folder; name a file"), output);
   ZT_RETURN_IF_ERROR(CheckFolderOf(output));
   std::error_code error;
   if (output == "-" || force || IsUrl(output) || !fs::is_regular_file(output, error))

@@ -161,6 +161,25 @@ std::string EvidentFiles(const Comparison& compared, std::size_t left) {
   return words;
 }
 
+// The --dtype that converts these tensors to the type, and no other.
+std::string EvidentDType(const Comparison& compared, const std::string& type,
+                         const Names& converted) {
+  constexpr std::size_t kMost = 3, kLongest = 100;
+  std::set<std::string> others = compared.floats;
+  others.erase(type);
+  if (others.empty()) return "--dtype " + type;
+  const std::string unnamed =
+      "--dtype PATTERN=" + type + " for " + Counted(converted.size(), "tensor");
+  if (converted.size() > kMost) return unnamed;
+  std::string words;
+  for (const std::string_view name : converted) {
+    const std::string word = ShellWord(std::string(name) + "=" + type);
+    if (word.empty() || name.size() > kLongest) return unnamed;
+    words += (words.empty() ? "--dtype " : " --dtype ") + word;
+  }
+  return words;
+}
+
 // The rules of convert that make such differences from the sources; empty if a difference has
 // another reason. Whether they made these values is known once verify applies them.
 std::vector<std::string> EvidentRules(const Comparison& compared) {
@@ -192,7 +211,7 @@ std::vector<std::string> EvidentRules(const Comparison& compared) {
   }
   std::vector<std::string> rules;
   if (types.size() > 1) return {};
-  if (!types.empty()) rules.push_back("--dtype " + *types.begin());
+  if (!types.empty()) rules.push_back(EvidentDType(compared, *types.begin(), converted));
   if (dequantized) rules.push_back("--dequantize TYPE");
   if (!ours.empty() || !theirs.empty()) {
     std::string names = EvidentRename(ours, theirs);

@@ -300,7 +300,7 @@ class Rules(support.EndToEnd):
     def test_what_became_of_overflows(self):
         source = self.safetensors("o.safetensors", {"w": ("F32", [2], struct.pack("<2f", 1e6, 1))})
         for dtype, policy, says in (("f8_e4m3fn", "inf", "became NaN"), ("f8_e5m2", "inf", "became infinity"),
-                                    ("f16", "inf", "became infinity"), ("f16", "saturate", "became the largest value")):
+                                    ("f16", "inf", "became infinity"), ("f16", "saturate", "became the nearest value of its type")):
             process = self.run_program("convert", source, "-o", self.path("o.zt"), "-f", "--dtype", dtype,
                                        "--on-overflow", policy)
             self.assertIn(f"tensor 'w': 1 value did not fit and {says}".encode(), process.stderr)

@@ -466,7 +466,9 @@ class AgainstWithRules(support.EndToEnd):
                                (["--rename", "s/^/x./"], ["--rename 's/^/x./'"]), (["--rename", r"s/^/it's a|b\/c\\./"], [r"--rename 's/^/it'\''s a|b\/c\\./'"]),
                                (["--rename", "s/^/\u202e/"], None), (["--exclude", "head"], ["--exclude 'model.head'"]),
                                (["--include", r"\.[ab]$", "--dtype", "bf16"], ["--dtype bf16", "--exclude of 3 tensors"]),
-                               (["--rename", "s/model/m/"], None), (["--dtype", "ids=i32", "--dtype", "f16"], None)):
+                               (["--rename", "s/model/m/"], None), (["--dtype", "ids=i32", "--dtype", "f16"], None),
+                               (["--dtype", "model.a=f16"], ["--dtype 'model.a=f16'"]),
+                               (["--dtype", "model.a=keep", "--dtype", "f16"], ["--dtype 'model.b=f16' --dtype 'model.head=f16' --dtype 'model.norm=f16'"])):
             file = self.convert(*rules)
             process = self.expect(DIFFERS, "verify", file, "--against", self.source)
             result = json.loads(self.expect(DIFFERS, "verify", file, "--against", self.source, "--json").stdout)

@@ -540,7 +540,7 @@ class Rules(support.EndToEnd):
         self.assertEqual(self.entries(), ["in.safetensors"])
         process = self.run_program("extract", self.source, "-o", self.path("o.npz"), "--dtype", "b$=f16", "--on-overflow", "saturate")
         self.assertEqual(process.returncode, DONE)
-        self.assertIn(b"tensor 'model.b': 1 value did not fit and became the largest value", process.stderr)
+        self.assertIn(b"tensor 'model.b': 1 value did not fit and became the nearest value of its type", process.stderr)
         self.assertEqual(numpy.load(self.path("o.npz"))["model.b"].tolist(), [1, 2, 3, 65504])
 
     def test_a_rule_that_applies_to_nothing(self):

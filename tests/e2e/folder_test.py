@@ -340,6 +340,12 @@ class Folders(support.EndToEnd):
         self.succeed("extract", model, "tokenizer.json", "-o", self.path("t.json"))
         self.assertEqual(self.path("t.json").read_bytes(), (folder / "tokenizer.json").read_bytes())
         self.fail_with(EXISTS, "extract", model, "tokenizer.json", "-o", self.path("t.json"))
+        self.assertIn(b": 0 tensors, 1 file, ", self.expect(DONE, "extract", model, "tokenizer.json", "-o", self.path("u.json")).stderr)
+        result = json.loads(self.succeed("extract", model, "tokenizer.json", "-o", self.path("v.json"), "--json"))
+        size = (folder / "tokenizer.json").stat().st_size
+        self.assertEqual((result["output"], result["tensors"], result["bytes"], result["warnings"]),
+                         ({"path": str(self.path("v.json")), "format": "file", "bytes": size}, 0, size, []))
+        self.fail_with(USAGE, "extract", model, "tokenizer.json", "-o", f"{self.path('new')}/", says="the output is a folder; name a file")
         self.fail_with(USAGE, "extract", model, "nothing.json", "-o", "-")
         self.fail_with(USAGE, "extract", model, "config.json", "w", "-o", self.path("x.npz"), says="'config.json' is a file of the model")
 
