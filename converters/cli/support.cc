@@ -135,7 +135,15 @@ CancelsWriter::~CancelsWriter() {
   g_writer = nullptr;
 }
 
-bool Ended() { return g_interrupted && !g_complete; }
+bool Ended() {
+  // One that has arrived and that Catch has not seen yet counts.
+  for (sigset_t set; !g_interrupted && ::sigpending(&set) == 0;) {
+    const auto pending = [&](int signal) { return ::sigismember(&set, signal) == 1; };
+    if (!pending(SIGINT) && !pending(SIGTERM) && !pending(SIGHUP)) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return g_interrupted && !g_complete;
+}
 
 void Completed() { g_complete = true; }
 
