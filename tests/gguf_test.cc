@@ -593,7 +593,7 @@ TEST_F(BrokenSet, DuplicateTensorIsNamed) {
   at[2] = std::byte{'0'};
   WriteFile(TempPath(Shard(3)), third);
   EXPECT_EQ(Error(2),
-            "tensor 't.0' is in both split-00001-of-00003.gguf and split-00003-of-00003.gguf");
+            "tensor 't.0': it is in both split-00001-of-00003.gguf and split-00003-of-00003.gguf");
 }
 
 TEST_F(BrokenSet, OneShardAloneIsRefused) {

@@ -467,7 +467,7 @@ TEST(MergeSources, ANameInTwoFilesNamesBoth) {
   sources.push_back(Source({{"a", "x"}}));
   sources.push_back(Source({{"b", "x"}, {"a", "y"}}));
   EXPECT_THAT(MergeSources(std::move(sources), {"1.npy", "2.npy"}),
-              Fails(StatusCode::kDataLoss, "tensor 'a' is in both 1.npy and 2.npy"));
+              Fails(StatusCode::kDataLoss, "tensor 'a': it is in both 1.npy and 2.npy"));
 }
 
 TEST(MergeSources, OfAttributesThatDisagreeTheFirstIsKept) {

@@ -9,8 +9,8 @@ namespace zt::cli::internal {
 
 using Json = nlohmann::ordered_json;
 
-// Escapes control characters, line breaks, marks of text direction and bytes that are not UTF-8
-// (\n, \x1b, \u202e), so that a terminal prints `text` and does nothing else. All text of files and
+// Escapes control characters, line breaks, what is not seen and bytes that are not UTF-8 (\n, \x1b,
+// \u202e), so that a terminal prints `text` and does nothing else. All text of files and
 // of the command line passes through this function before a person sees it.
 std::string Printable(std::string_view text);
 // The approximate width of printable text on a terminal: its number of characters.
@@ -31,8 +31,9 @@ void WarnAll(const Common& common, std::span<const std::string> messages);
 std::mutex& Lines();
 
 // Prints on standard output. A closed pipe is not an error: the rest of the output is dropped.
-// kCancelled, and nothing is printed, after a signal.
-Status Print(std::string_view text);
+// kCancelled, and nothing is printed, after a signal. If the text is a part of an object of JSON
+// without "ok", `open_lists` says how many lists are open after it: Fail completes the object.
+Status Print(std::string_view text, std::size_t open_lists = 0);
 // Writes `lines` and that the program was interrupted on standard error, and with --json the
 // envelope with that error, unless something else is there already or nobody reads it. For the
 // thread that ends the program; Lines() is locked.

@@ -3,6 +3,8 @@
 module;
 
 #include <getopt.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
 
@@ -437,9 +439,14 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
   return nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?";
 }
 
-// True for "-" and the names that systems give standard output.
-bool IsStandardOutput(std::string_view path) {
-  return path == "-" || path == "/dev/stdout" || path == "/dev/fd/1" || path == "/proc/self/fd/1";
+// True for "-" and for a path that leads to what standard output is, but a device other than a
+// terminal: everybody may write to /dev/null.
+bool IsStandardOutput(const std::string& path) {
+  if (path == "-" || path.empty()) return path == "-";
+  struct stat named, standard;
+  if (::stat(path.c_str(), &named) != 0 || ::fstat(STDOUT_FILENO, &standard) != 0) return false;
+  const bool device = S_ISCHR(standard.st_mode) && ::isatty(STDOUT_FILENO) == 0;
+  return named.st_dev == standard.st_dev && named.st_ino == standard.st_ino && !device;
 }
 
 // True if -o names standard output, whatever else is wrong with the words.
@@ -451,7 +458,7 @@ bool OutputIsStandard(std::span<const std::string> words) {
                                    : word.starts_with("--output=") ? word.substr(9)
                                    : word.starts_with("-o")        ? word.substr(2)
                                                                    : "";
-    if (IsStandardOutput(value)) return true;
+    if (IsStandardOutput(std::string(value))) return true;
   }
   return false;
 }

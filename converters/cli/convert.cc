@@ -363,6 +363,7 @@ Status DryRun(const Args& args, TensorSource& source, const Plan& plan,
   if (Compresses(plan)) {
     ZT_ASSIGN_OR_RETURN(estimated, EstimateBytes(source, plan, options));
   }
+  Completed();
   if (!args.json) return Print(PlanText(source, plan, args, estimated));
   Json json = SummaryJson(args, source, plan, warnings);
   if (estimated) json["output"]["bytes_estimated"] = *estimated;

@@ -38,12 +38,16 @@ Decoded Decode(std::string_view text) {
   return {static_cast<std::size_t>(length), static_cast<std::uint32_t>(point)};
 }
 
-// False for control characters, line breaks, and what formats text and is not seen itself: marks of
-// direction, joiners, the byte order mark, tags.
+// False for control characters, line breaks, and what formats text or is not seen itself: marks of
+// direction, joiners, the byte order mark, tags, variation selectors, fillers, spaces but one.
 bool IsHarmless(std::uint32_t point) {
-  const utf8proc_category_t category = ::utf8proc_category(static_cast<utf8proc_int32_t>(point));
+  constexpr std::uint32_t kBlankBraille = 0x2800;
+  if (point == ' ') return true;
+  const auto* const property = ::utf8proc_get_property(static_cast<utf8proc_int32_t>(point));
+  const int category = property->category;
   return category != UTF8PROC_CATEGORY_CC && category != UTF8PROC_CATEGORY_CF &&
-         category != UTF8PROC_CATEGORY_ZL && category != UTF8PROC_CATEGORY_ZP;
+         category != UTF8PROC_CATEGORY_ZS && category != UTF8PROC_CATEGORY_ZL &&
+         category != UTF8PROC_CATEGORY_ZP && property->ignorable == 0 && point != kBlankBraille;
 }
 
 void AppendHex(std::string& out, std::uint32_t value, int digits) {
@@ -98,6 +102,7 @@ void WriteLine(const std::string& line) {
 // Guarded by Lines().
 bool g_printed = false;                 // something is on standard output
 std::atomic<bool> g_line_open = false;  // its last line has no end yet
+std::size_t g_open_lists = 0;           // in an object of which a part is printed
 
 Status WriteOutput(std::string_view text) {
   if (text.empty()) return OkStatus();
@@ -167,13 +172,20 @@ void WarnAll(const Common& common, std::span<const std::string> messages) {
 }
 
 int Fail(const Common& common, const Status& status) {
+  // A signal to a whole pipeline ends the program that writes the input, too, so that it is cut.
+  const bool of_input =
+      status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kUnimplemented;
+  if (of_input && Ended()) return Fail(common, Cancelled("interrupted"));
   Note(Message(status));
   if (common.json) {
-    const std::string text = Dump(ErrorJson(common, status));
+    const Json json = ErrorJson(common, status);
     if (common.product_on_output) {
-      WriteLine(text);
+      WriteLine(Dump(json));
     } else if (!g_line_open) {
-      (void)WriteOutput(text);
+      (void)WriteOutput(Dump(json));
+    } else {
+      (void)WriteOutput(std::string(g_open_lists, ']') +
+                        ",\"ok\":false,\"error\":" + OneLine(json["error"]) + "}\n");
     }
   }
   return ExitStatus(status);
@@ -192,9 +204,11 @@ int Done(const Common& common, const Status& status) {
   return status.ok() ? 0 : Fail(common, status);
 }
 
-Status Print(std::string_view text) {
+Status Print(std::string_view text, std::size_t open_lists) {
   // A line that was begun is finished.
-  return Ended() && !g_line_open ? Cancelled("interrupted") : WriteOutput(text);
+  if (Ended() && !g_line_open) return Cancelled("interrupted");
+  g_open_lists = open_lists;
+  return WriteOutput(text);
 }
 
 Json Envelope(const Common& common, bool ok) {

@@ -327,34 +327,45 @@ Axis PartOf(Axis axis, std::uint64_t at, std::uint64_t count) {
   return axis;
 }
 
-Status PrintPart(Taker& taker, const NumberForm& form, std::span<const Axis> axes, bool bare) {
-  ZT_ASSIGN_OR_RETURN(const ArrayValues values, TakeArray(taker, form, axes, false));
-  std::string text;
-  AppendArrayJson(values, text);
-  return Print(bare ? text.substr(1, text.size() - 2) : text);
-}
+// Prints nested lists as JSON, kMost numbers at a time. What is printed is complete but for the
+// lists that are open.
+class ListPrinter {
+ public:
+  ListPrinter(Taker& taker, const NumberForm& form) : taker_(taker), form_(form) {}
 
-// Prints nested lists, kMost numbers at a time. Of the dimensions before `at` one position each is
-// left.
-Status PrintLists(Taker& taker, const NumberForm& form, std::vector<Axis> axes, std::size_t at) {
-  if (Product(std::span(axes).subspan(at)) <= kMost) return PrintPart(taker, form, axes, false);
-  const Axis whole = axes[at];
-  if (!whole.kept) return PrintLists(taker, form, axes, at + 1);
-  const std::uint64_t rest = Product(std::span(axes).subspan(at + 1));
-  const std::uint64_t step = std::max<std::uint64_t>(kMost / rest, 1);
-  ZT_RETURN_IF_ERROR(Print("["));
-  for (std::uint64_t i = 0; i < whole.count; i += step) {
-    if (i > 0) ZT_RETURN_IF_ERROR(Print(","));
-    axes[at] = PartOf(whole, i, std::min(step, whole.count - i));
-    if (rest <= kMost) {
-      ZT_RETURN_IF_ERROR(PrintPart(taker, form, axes, true));
-    } else {
-      axes[at].kept = false;
-      ZT_RETURN_IF_ERROR(PrintLists(taker, form, axes, at + 1));
+  // `before` comes first. Of the dimensions before `at` one position each is left.
+  Status Print(std::vector<Axis> axes, std::size_t at = 0, std::string before = "") {
+    if (Product(std::span(axes).subspan(at)) <= kMost) return PrintPart(axes, before, false);
+    const Axis whole = axes[at];
+    if (!whole.kept) return Print(axes, at + 1, before);
+    const std::uint64_t rest = Product(std::span(axes).subspan(at + 1));
+    const std::uint64_t step = std::max<std::uint64_t>(kMost / rest, 1);
+    ZT_RETURN_IF_ERROR(internal::Print(before + "[", ++open_));
+    for (std::uint64_t i = 0; i < whole.count; i += step) {
+      const std::string comma = i > 0 ? "," : "";
+      axes[at] = PartOf(whole, i, std::min(step, whole.count - i));
+      if (rest <= kMost) {
+        ZT_RETURN_IF_ERROR(PrintPart(axes, comma, true));
+      } else {
+        axes[at].kept = false;
+        ZT_RETURN_IF_ERROR(Print(axes, at + 1, comma));
+      }
     }
+    return internal::Print("]", --open_);
   }
-  return Print("]");
-}
+
+ private:
+  Status PrintPart(std::span<const Axis> axes, const std::string& before, bool bare) {
+    ZT_ASSIGN_OR_RETURN(const ArrayValues values, TakeArray(taker_, form_, axes, false));
+    std::string text;
+    AppendArrayJson(values, text);
+    return internal::Print(before + (bare ? text.substr(1, text.size() - 2) : text), open_);
+  }
+
+  Taker& taker_;
+  const NumberForm& form_;
+  std::size_t open_ = 0;  // lists
+};
 
 // Says, once all is read, whether the input stayed as it was.
 using Check = std::function<Status()>;
@@ -383,17 +394,19 @@ Status PrintValues(const Args& args, const Wanted& wanted, const Object& object,
   for (const Axis& axis : axes) {
     if (axis.kept) shape.push_back(axis.count);
   }
+  // Only the end tells whether all could be read.
   Json json = Envelope(args, true);
+  json.erase("ok");
   json["file"] = args.file();
   json["name"] = wanted.name;
   json["dtype"] = block != nullptr ? block->name : Name(element);
   json["shape"] = shape;
   std::string text = Dump(json);
   text.resize(text.rfind('}'));
-  ZT_RETURN_IF_ERROR(Print(text + ",\"values\":"));
-  ZT_RETURN_IF_ERROR(PrintLists(taker, form, axes, 0));
+  text += ",\"values\":";
+  ZT_RETURN_IF_ERROR(ListPrinter(taker, form).Print(axes, 0, std::move(text)));
   ZT_RETURN_IF_ERROR(unchanged());
-  return Print("}\n");
+  return Print(",\"ok\":true}\n");
 }
 
 // Through a reader. The size of what is compressed may be known to its end alone.
@@ -443,6 +456,7 @@ Status Show(const Args& args) {
     status = ShowServed(args, *input.source, wanted);
     if (const std::string& named = input.source->file(wanted.id); !named.empty()) file = named;
   }
+  if (status.ok()) Completed();
   return WithFile(WithTensor(status, wanted.name), file);
 }
 

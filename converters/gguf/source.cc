@@ -314,9 +314,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const 
     for (const GgufTensor& tensor : files[i].header.tensors) {
       const auto [held, fresh] = owner.emplace(tensor.name, i);
       if (!fresh) {
-        return InvalidData(TensorContext(tensor.name) + " is in both " +
-                           std::string(BaseName(files[held->second].bytes->name())) + " and " +
-                           std::string(BaseName(files[i].bytes->name())));
+        return WithTensor(InvalidData("it is in both " +
+                                      std::string(BaseName(files[held->second].bytes->name())) +
+                                      " and " + std::string(BaseName(files[i].bytes->name()))),
+                          tensor.name);
       }
     }
   }

@@ -198,11 +198,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
     for (const Object& object : source->objects()) {
       const auto entry = map.find(object.name);
       if (entry == map.end()) {
-        return InvalidData(TensorContext(object.name) + " is in " + shard + " but not in " + index);
+        return WithTensor(InvalidData("it is in " + shard + " but not in " + index), object.name);
       }
       if (entry->second != shard) {
-        return InvalidData(TensorContext(object.name) + " is in " + shard + ", " + index +
-                           " says it is in " + entry->second);
+        return WithTensor(
+            InvalidData("it is in " + shard + ", " + index + " says it is in " + entry->second),
+            object.name);
       }
       seen.insert(object.name);
     }
@@ -211,8 +212,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   }
   for (const auto& [tensor, shard] : map) {
     if (!seen.contains(tensor)) {
-      return InvalidData(TensorContext(tensor) + " is not in " + shard + ", where " + index +
-                         " puts it");
+      return WithTensor(InvalidData("it is not in " + shard + ", where " + index + " puts it"),
+                        tensor);
     }
   }
   if (sources.empty()) return InvalidData(index + " names no tensor");

@@ -81,9 +81,15 @@ Status CheckDisjoint(const Manifest& manifest, std::vector<BlobExtent>& blobs) {
       if (blob.offset == before->offset && blob.length == before->length) continue;
       const std::uint64_t end = before->offset + before->length;
       if (blob.offset < end) {
-        return InvalidData(Where(manifest, blob) + ": blob at " + std::to_string(blob.offset) +
-                           " overlaps that of " + Where(manifest, *before) + ", which ends at " +
-                           std::to_string(end));
+        const Status status =
+            InvalidData("blob at " + std::to_string(blob.offset) + " overlaps that of " +
+                        Where(manifest, *before) + ", which ends at " + std::to_string(end));
+        if (blob.object == kManifest) return Annotate(status, Where(manifest, blob));
+        const StoredObject& object = manifest.objects[blob.object];
+        const bool several = object.components.size() > 1;
+        return WithTensor(
+            several ? WithComponent(status, object.components[blob.component].role) : status,
+            object.name);
       }
     }
     before = &blob;

@@ -68,9 +68,9 @@ class MergedSource final : public WrappedSource {
     const auto twice = zt::internal::FindTwice(
         objects_.size(), [this](std::size_t i) -> std::string_view { return objects_[i].name; });
     if (!twice) return OkStatus();
-    return InvalidData(TensorContext(objects_[twice->again].name) + " is in both " +
-                       names_[origin_[twice->first].source] + " and " +
-                       names_[origin_[twice->again].source]);
+    return WithTensor(InvalidData("it is in both " + names_[origin_[twice->first].source] +
+                                  " and " + names_[origin_[twice->again].source]),
+                      objects_[twice->again].name);
   }
   std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
     const auto [source, object] = origin_[id.object];

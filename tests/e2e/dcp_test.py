@@ -169,7 +169,7 @@ class Dcp(EndToEnd):
         checkpoint.add("a.b", (4,), [((0,), (4,))], FLOATS)
         checkpoint.value("a", dictionary(b=tensor()), file="__1_0.distcp", storages={"0": FLOATS})
         self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"),
-                       says=("tensor 'a.b' is in both", "__1_0.distcp"))
+                       says=("tensor 'a.b': it is in both", "__1_0.distcp"))
         for name, more in (("attributes", {}), ("both", {"w": tensor()})):
             checkpoint = Checkpoint(self.path(name))
             checkpoint.add("v", (4,), [((0,), (4,))], FLOATS)

@@ -15,7 +15,7 @@ const listing = JSON.parse($("data").textContent);
 
 // Control characters, line breaks, marks of direction and what else is not seen as escapes.
 function printable(text) {
-  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (c) => {
+  return text.replace(/(?! )[\p{Cc}\p{Cf}\p{Z}\p{DI}\u2800]/gu, (c) => {
     const hex = c.codePointAt(0).toString(16);
     return c.length === 1 ? "\\u" + hex.padStart(4, "0") : "\\U" + hex.padStart(8, "0");
   });
