@@ -131,8 +131,22 @@ TEST(Refused, NamesTwice) {
           alias_then([&](Writer& w) { return w.Add("alias", {8}, U8(), data); }));
   Refuses(code, "tensor 'alias': there is no tensor 'nobody'",
           [](Writer& w) { return w.AddAlias("alias", "nobody"); });
-  Refuses(code, "the name '\xff' is not valid UTF-8",
+  Refuses(code, "tensor '\xff': the name is not valid UTF-8",
           [](Writer& w) { return w.AddAlias("\xff", "held"); });
+  // An alias is a name like any other.
+  WriterOptions of_2_0 = {.spec = SpecVersion::k2_0};
+  for (const auto& [name, why] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"", "the name '' is empty"},
+           {std::string(1025, 'a'),
+            "the name '" + std::string(64, 'a') + "' has more than 1024 bytes"},
+           {std::string("a\0", 2), "the name 'a\\x00' holds U+0000"}}) {
+    Refuses(
+        code, TensorContext(name) + ": " + why + " (zTensor 2.0 §3.5)",
+        [&](Writer& w) { return w.AddAlias(name, "held"); }, of_2_0);
+    Refuses(
+        code, TensorContext(name) + ": " + why + " (zTensor 2.0 §3.5)",
+        [&](Writer& w) { return w.Add(name, {8}, U8(), data); }, of_2_0);
+  }
 }
 
 TEST(Refused, SizesThatDoNotFit) {

@@ -50,6 +50,10 @@ Status Dialect::CheckShard(const StoredShard&) const {
   return InvalidArgument(Named() + " has no shards");
 }
 
+Status Dialect::CheckName(std::string_view name) const {
+  return IsUtf8(name) ? OkStatus() : InvalidArgument("the name is not valid UTF-8");
+}
+
 Status Dialect::CheckRoot(const Value::Map& attributes) const {
   return CheckAttributes(attributes, kRootDepth);
 }

@@ -100,6 +100,7 @@ class DialectOf20 final : public Dialect {
     if (kind != DigestKind::kCrc32c) return OkStatus();
     return InvalidArgument(Named() + " has no digest crc32c; it has xxh3 and sha256");
   }
+  Status CheckName(std::string_view name) const override;
   Status CheckObject(const Object& object, Encoding encoding,
                      std::string_view digest) const override;
   Status CheckRoot(const Value::Map& attributes) const override {
@@ -184,8 +185,12 @@ Status DialectOf20::AppendHead(std::size_t entries, const Value::Map& attributes
   return OkStatus();
 }
 
+Status DialectOf20::CheckName(std::string_view name) const {
+  return AsInvalidArgument(CheckNameV2("the name", name));
+}
+
 StatusOr<Object> DialectOf20::Say(Object object) const {
-  ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckNameV2("the name", object.name)));
+  ZT_RETURN_IF_ERROR(CheckName(object.name));
   for (const Component& component : object.components) {
     ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckNameV2("the component", component.role)));
     if (!IsUtf8(component.element.type)) return InvalidArgument("a type is not valid UTF-8");

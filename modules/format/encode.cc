@@ -39,6 +39,10 @@ Status TooLarge(std::uint64_t bytes) {
 
 }  // namespace
 
+Status CheckName(std::string_view name, SpecVersion version) {
+  return format::internal::DialectOf(version).CheckName(name);
+}
+
 Status CheckExpressible(const Object& object, Encoding encoding, std::string_view digest_algorithm,
                         SpecVersion version) {
   const Dialect& dialect = format::internal::DialectOf(version);

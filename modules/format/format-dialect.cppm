@@ -60,6 +60,8 @@ class Dialect {
   virtual Status CheckEncoding(Encoding encoding) const;
   // See zt::CheckDigest.
   virtual Status CheckDigest(DigestKind) const { return OkStatus(); }
+  // See zt::CheckName.
+  virtual Status CheckName(std::string_view name) const;
   // See CheckExpressible. The object itself is valid.
   virtual Status CheckObject(const Object& object, Encoding encoding,
                              std::string_view digest) const = 0;

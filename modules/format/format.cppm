@@ -92,6 +92,8 @@ bool IsNormalized(std::string_view text);
 Status CheckEncoding(Encoding encoding, SpecVersion version);
 // Checks that `version` has digests of this kind. kInvalidArgument.
 Status CheckDigest(DigestKind kind, SpecVersion version);
+// Checks that an object, or an alias of one, can have this name. kInvalidArgument.
+Status CheckName(std::string_view name, SpecVersion version);
 // Checks that `version` can express this declaration with this encoding and digest. The writer asks
 // this of every object before it writes a byte. The message names what cannot be expressed, not the
 // object. kInvalidArgument.

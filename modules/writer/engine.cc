@@ -226,6 +226,7 @@ Status Engine::AddPath(const Object& object, std::uint32_t index) {
 }
 
 Status Engine::AddAlias(std::string name, std::string_view of) {
+  ZT_RETURN_IF_ERROR(WithTensor(CheckName(name, options.spec), name));
   const auto object = names_.Find(of);
   if (!object) return WithTensor(InvalidArgument("there is no " + TensorContext(of)), name);
   if (file_objects_.contains(*object)) {

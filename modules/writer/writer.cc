@@ -181,13 +181,6 @@ struct Writer::State {
     return Add(*std::move(object), {bytes}, {}, std::move(kept));
   }
 
-  Status AddAlias(std::string name, std::string_view of) {
-    if (!IsUtf8(name)) {
-      return InvalidArgument("the name " + Quote(name) + " is not valid UTF-8");
-    }
-    return engine.AddAlias(std::move(name), of);
-  }
-
   // Resolves how each component of an object is stored, validates the object and takes its name.
   StatusOr<std::vector<ResolvedStorage>> Declare(const Object& object,
                                                  std::vector<Storage> storage) {
@@ -286,7 +279,7 @@ Status Writer::AddKept(const std::string& name, Shape shape, ElementType element
 }
 
 Status Writer::AddAlias(std::string name, std::string_view of) {
-  return state_->Do([&] { return state_->AddAlias(std::move(name), of); });
+  return state_->Do([&] { return state_->engine.AddAlias(std::move(name), of); });
 }
 
 Status Writer::AddShard(const StoredShard& shard, std::vector<StoredObject> objects) {
