@@ -7,6 +7,7 @@ module zt.cli;
 
 import zt.std;
 import :options;
+import :rules;
 import :support;
 
 namespace zt::cli::internal {
@@ -39,7 +40,9 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
 
 // The manifest of a file of version 2.0 with these inputs: reads all data and writes nothing.
 StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
+  ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   PlanOptions plan_options;
+  plan_options.keep = rules.plan.keep;
   plan_options.spec = SpecVersion::k2_0;
   InputArgs input = args;
   input.u32_indices = Traits(plan_options.spec).u32_indices;
@@ -51,7 +54,10 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
   }
   const std::unique_ptr<TensorSource> source = *std::move(merged);
   plan_options.attributes = false;  // the content digest does not cover them
+  ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
+  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
+  WarnAll(args, rules.Warnings());
   WriterOptions options;
   options.spec = plan_options.spec;
   options.storage = plan_options.storage;
@@ -69,7 +75,7 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
 
 StatusOr<std::string> Id(const Args& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
-  const bool whole = args.files.empty();
+  const bool whole = args.files.empty() && !HasRules(args);
   if (whole && args.inputs.size() == 1 && args.inputs[0] != "-") {
     const std::string& file = args.inputs[0];
     ZT_ASSIGN_OR_RETURN(const auto manifest, WithFile(ReadManifest(file), file));
