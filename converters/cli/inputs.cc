@@ -122,6 +122,13 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, const St
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputArgs& options);
 
+// True if files of PyTorch have the names of a checkpoint: *.bin is a name of other data, too.
+bool HoldsWeights(const FolderFiles& files) {
+  return std::ranges::any_of(files.names, [](const std::string& name) {
+    return name.starts_with("pytorch_model") || name.ends_with(".json");
+  });
+}
+
 // Opens the checkpoint whose files are in the folder itself.
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                                                        const InputArgs& options) {
@@ -143,10 +150,22 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
   }
   // Formats that cannot be a checkpoint folder hold the same weights again, or other data.
   const bool empty = found.empty();
+  NameList archives;
+  for (const FolderFiles& files : found) {
+    for (const std::string& name : files.names) {
+      if (files.format->name == "npz") archives.Add(name);
+    }
+  }
   std::erase_if(found, [](const auto& files) { return files.format->open_folder == nullptr; });
   // Repositories hold the same weights as *.safetensors and *.bin, and other data as *.bin.
+  const auto is = [](std::string_view format) {
+    return [=](const FolderFiles& files) { return files.format->name == format; };
+  };
+  const bool again = std::ranges::any_of(found, is("safetensors"));
   if (found.size() > 1) {
-    std::erase_if(found, [](const FolderFiles& files) { return files.format->name == "torch"; });
+    std::erase_if(found, [&](const FolderFiles& files) {
+      return is("torch")(files) && (again || !HoldsWeights(files));
+    });
   }
   if (found.size() > 1) {
     std::vector<std::string> examples;
@@ -181,6 +200,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
   const FolderFiles& files = found.front();
   auto source = files.format->open_folder(path, files.names, options);
   if (!source.ok()) return ExplainFolder(path, files, source.status());
+  if (is("npy")(files) && !archives.empty()) {
+    (*source)->AddWarning("the tensors of " + archives.ToString() +
+                          " are not read, for a folder of .npy files is; name the files that are "
+                          "meant");
+  }
   return source;
 }
 
@@ -270,6 +294,16 @@ StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const I
   return ChooseZt(folder, found, options);
 }
 
+// Warns of shards of a checkpoint that are named without the others.
+void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {
+  std::vector<std::string> names;
+  for (const std::string& path : paths) names.push_back(fs::path(path).filename().string());
+  for (const std::string_view suffix : {".safetensors", ".bin"}) {
+    const Status whole = CheckSets(names, suffix, "the inputs leave out shards");
+    if (!whole.ok()) source.AddWarning(Fact(whole));
+  }
+}
+
 StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs& options) {
   if (std::count(paths.begin(), paths.end(), "-") > 1) {
     return InvalidArgument("standard input can be given once");
@@ -287,6 +321,7 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs
     inputs.sources.push_back(std::move(source));
     inputs.names.push_back(name);
   }
+  if (!inputs.sources.empty()) WarnOfOtherShards(paths, *inputs.sources.back());
   return inputs;
 }
 

@@ -77,10 +77,6 @@ std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t fir
   return out;
 }
 
-namespace {
-
-// Checks that files named as parts of a set are the whole set. The names come from a
-// folder or an index.
 Status CheckSets(std::span<const std::string> files, std::string_view suffix,
                  std::string_view what) {
   struct Set {
@@ -107,6 +103,8 @@ Status CheckSets(std::span<const std::string> files, std::string_view suffix,
   }
   return OkStatus();
 }
+
+namespace {
 
 // An error that names every shard missing from the folder.
 Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards) {

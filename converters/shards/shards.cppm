@@ -56,6 +56,11 @@ std::optional<ShardName> ParseShardName(std::string_view file, std::string_view 
 std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t first,
                          std::uint64_t last, int width);
 
+// kDataLoss if files that are named as parts of a set are not all of it: "`what` 00002 of
+// 'model-*-of-00003.bin'; the checkpoint is not whole". Names of other forms are passed over.
+Status CheckSets(std::span<const std::string> files, std::string_view suffix,
+                 std::string_view what);
+
 // Opens a folder with one index, or the index itself: all shards as one source. The index must list
 // exactly the tensors of its shards. Without an index, the shards are all files of the folder with
 // the format's suffix, sorted by name. Files named as parts of a set ("-00001-of-00003") must be
