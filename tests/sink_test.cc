@@ -19,6 +19,7 @@ std::atomic<int> g_folder_sync_error = 0;  // of every fsync of a folder
 std::atomic<int> g_syncs = 0;              // how often fsync was called
 std::atomic<int> g_flags_error = 0;        // of every renameat2 with a flag
 std::atomic<int> g_link_error = 0;         // of every link
+std::atomic<int> g_mode_error = 0;         // of every fchmod
 }  // namespace
 
 extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to,
@@ -36,6 +37,14 @@ extern "C" int link(const char* from, const char* to) noexcept {
     return -1;
   }
   return static_cast<int>(::syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
+
+extern "C" int fchmod(int fd, mode_t mode) noexcept {
+  if (const int error = g_mode_error; error != 0) {
+    errno = error;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fchmod, fd, mode));
 }
 
 extern "C" int sync_file_range(int fd, off64_t offset, off64_t bytes, unsigned flags) {
@@ -517,6 +526,36 @@ TEST(FolderSink, ANewFolderAppearsWhole) {
   EXPECT_EQ(info.st_mode & 0777, 0750u);
   EXPECT_EQ(ReadFile(folder / "d/b"), "b");
   EXPECT_THAT(folder.Entries(), ElementsAre("d"));
+}
+
+TEST(FolderSink, ANewFolderIsOfItsFoldersGroup) {
+  const TempFolder folder;
+  ASSERT_EQ(::chmod(folder.path().c_str(), 02755), 0);
+  ASSERT_OK(CreateFolder(folder / "d")->Finish());
+  struct stat info;
+  ASSERT_EQ(::stat((folder / "d").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07000, 02000u);
+}
+
+TEST(FolderSink, AFileSystemMayRefuseModes) {
+  const TempFolder folder;
+  g_mode_error = EPERM;
+  auto sink = CreateFolder(folder / "d");
+  WriteFile(sink->Staged("a"), "a");
+  EXPECT_OK(sink->Finish());
+  g_mode_error = 0;
+  EXPECT_EQ(ReadFile(folder / "d/a"), "a");
+}
+
+TEST(FolderSink, FilesMayHaveTheNamesOfHiddenOnes) {
+  const TempFolder folder;
+  auto sink = CreateFolder(folder / "d");
+  const std::string hidden = ".mode." + std::to_string(::getpid()) + "-";
+  for (int i = 0; i < 50; ++i)
+    WriteFile(sink->Staged(hidden + std::to_string(i) + ".ztstream-tmp"), "");
+  WriteFile(sink->Staged(".mode.ztstream-tmp"), "");
+  EXPECT_OK(sink->Finish());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 51);
 }
 
 TEST(FolderSink, AWholeFolderIsNewOrEmpty) {

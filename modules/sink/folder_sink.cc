@@ -26,8 +26,6 @@ namespace fs = std::filesystem;
 // NAME of the hidden folder if the output folder exists: its own name cannot be used, as it may be
 // "/". Older versions used the same word, so their leftovers are removed as well.
 constexpr std::string_view kInside = "extract";
-// An empty folder, for a moment, in the hidden one.
-constexpr std::string_view kProbe = ".mode.ztstream-tmp";
 
 bool IsDirectory(const std::string& path) {
   std::error_code error;
@@ -163,12 +161,16 @@ Status FolderSink::Finish() {
 // Renames the folder. rename(2) replaces an empty folder and nothing else; where it is another,
 // beside_ becomes false and nothing else is done.
 Status FolderSink::Appear() {
-  // The mode that a new folder gets here: umask(2) cannot be read without being set.
-  const std::string probe = Staged(std::string(kProbe));
-  struct stat made;
-  if (::mkdir(probe.c_str(), 0777) != 0 || ::lstat(probe.c_str(), &made) != 0 ||
-      ::rmdir(probe.c_str()) != 0 || ::fchmod(staging_.fd(), made.st_mode & 0777) != 0)
-    return WithFile(IoError(errno, "cannot set the folder's mode"), path_);
+  {
+    // Has the mode that a new folder gets here: umask(2) cannot be read without being set.
+    sink::internal::Temporary probe;
+    struct stat made;
+    int failed = probe.Make(staging_.path(), "mode", true, 0777);
+    if (failed == 0 && ::fstat(probe.fd(), &made) != 0) failed = errno;
+    if (failed != 0) return WithFile(IoError(failed, "cannot learn a new folder's mode"), path_);
+    // Fails on file systems without such permissions; the folder then keeps its own.
+    (void)::fchmod(staging_.fd(), made.st_mode & 07777);
+  }
   const int error = sink::internal::Rename(staging_.path(), path_, true);
   if (error == 0) {
     staging_.Release();
