@@ -30,6 +30,7 @@ class Temporary {
   int MakeFile(const std::string& path, unsigned mode);
   int MakeFolder(const std::string& path, unsigned mode);
   int Lock();
+  void Remember(const std::string& path);
   void Forget();
 
   std::string path_;  // empty: there is none

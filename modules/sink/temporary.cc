@@ -123,29 +123,29 @@ int Temporary::Make(const std::string& folder, const std::string& name, bool is_
   static std::atomic<unsigned> next = 0;
   const std::string start = folder + "/" + PrefixOf(name) + std::to_string(::getpid()) + "-";
   for (int attempt = 0; attempt < 100; ++attempt) {
-    std::string path = start + std::to_string(next++) + std::string(kSuffix);
-    const int error = is_folder ? MakeFolder(path, mode) : MakeFile(path, mode);
-    if (error == EEXIST) continue;
-    if (error != 0) return error;
-    path_ = std::move(path);
-    Unfinished& live = Live();
-    const MutexLock lock(live.mutex);
-    live.names.insert(path_);
-    return 0;
+    const std::string path = start + std::to_string(next++) + std::string(kSuffix);
+    int error = is_folder ? MakeFolder(path, mode) : MakeFile(path, mode);
+    if (error == 0) error = Lock();
+    if (error == 0) return 0;
+    Forget();
+    if (error != EEXIST) return error;
   }
   return EEXIST;
 }
 
 int Temporary::MakeFile(const std::string& path, unsigned mode) {
   fd_ = Retry([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode); });
-  return fd_ < 0 ? errno : Lock();
+  if (fd_ < 0) return errno;
+  Remember(path);
+  return 0;
 }
 
 int Temporary::MakeFolder(const std::string& path, unsigned mode) {
   if (::mkdir(path.c_str(), mode) != 0) return errno;
+  Remember(path);
   fd_ =
       Retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
-  if (fd_ >= 0) return Lock();
+  if (fd_ >= 0) return 0;
   const int error = errno == ENOENT ? EEXIST : errno;
   ::rmdir(path.c_str());
   return error;
@@ -161,6 +161,14 @@ int Temporary::Lock() {
   }
   ::close(std::exchange(fd_, -1));
   return EEXIST;
+}
+
+// Called as soon as it exists: a lock may take its time, and a signal may end the program meanwhile.
+void Temporary::Remember(const std::string& path) {
+  Unfinished& live = Live();
+  const MutexLock lock(live.mutex);
+  live.names.insert(path);
+  path_ = path;
 }
 
 void Temporary::Forget() {
