@@ -1,10 +1,13 @@
 // zt.sink: files that appear only when whole, descriptors, memory.
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "testing.h"
@@ -248,6 +251,68 @@ TEST(FileSink, AReplacedFileKeepsItsPermissions) {
     EXPECT_EQ(info.st_mode & 0777, mode);
     ::unlink((folder / "o.zt").c_str());
   }
+}
+
+// What both kinds of sinks say of "o.zt" in `folder` before anything is written.
+void ExpectRefused(const TempFolder& folder, const std::string& why) {
+  const std::vector<std::string> before = folder.Entries();
+  const auto refused = Fails(StatusCode::kUnavailable, HasSubstr(why));
+  EXPECT_THAT(CreateFileSink(folder / "o.zt", {.overwrite = true}).status(), refused);
+  EXPECT_THAT(
+      FolderSink::CheckFiles(folder.path() + "/", std::vector<std::string>{"n", "o.zt"}, true),
+      refused);
+  EXPECT_EQ(folder.Entries(), before);
+}
+
+TEST(FileSink, AnotherUsersFileInAStickyFolderIsRefusedAtOnce) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only the superuser may become another user";
+  const TempFolder folder;
+  WriteFile(folder / "o.zt", "old");
+  WriteFile(folder / "own", "old");
+  ASSERT_EQ(::chown((folder / "own").c_str(), 1234, 1234), 0);
+  ASSERT_EQ(::chmod(folder.path().c_str(), 01777), 0);
+  ASSERT_EQ(::seteuid(1234), 0);
+  ExpectRefused(folder, "o.zt: it cannot be replaced: it is another user's, and the folder is");
+  for (const std::string name : {"own", "new"}) EXPECT_OK(Create(folder / name, true)->Finish(0));
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_OK(Create(folder / "o.zt", true)->Finish(0));
+}
+
+TEST(FileSink, WhatIsAppendOnlyOrImmutableIsRefusedAtOnce) {
+  const TempFolder folder;
+  WriteFile(folder / "o.zt", "old");
+  for (const std::string flag : {"a", "i"}) {
+    const std::string file = " " + folder / "o.zt", all = " " + folder.path();
+    if (std::system(("chattr +" + flag + file + " 2> /dev/null").c_str()) != 0)
+      GTEST_SKIP() << "only the superuser may set it, and not everywhere";
+    ExpectRefused(folder, "o.zt: it cannot be replaced: it is immutable or append-only");
+    ASSERT_EQ(std::system(("chattr -" + flag + file + " && chattr +" + flag + all).c_str()), 0);
+    ExpectRefused(folder, "o.zt: the folder " + folder.path() + " is immutable or append-only");
+    for (const std::string path : {"", "/new"}) {
+      EXPECT_EQ(FolderSink::Create(folder.path() + path, {}).status().code(),
+                StatusCode::kUnavailable);
+    }
+    EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
+    ASSERT_EQ(std::system(("chattr -" + flag + all).c_str()), 0);
+  }
+}
+
+TEST(FileSink, AMountedFileIsRefusedAtOnce) {
+  const TempFolder folder;
+  WriteFile(folder / "o.zt", "old");
+  const pid_t child = ::fork();
+  if (child == 0) {  // the mount goes with its namespace
+    const std::string file = folder / "o.zt";
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) ||
+        ::mount(file.c_str(), file.c_str(), nullptr, MS_BIND, nullptr) != 0)
+      ::_exit(77);
+    ExpectRefused(folder, "o.zt: it cannot be replaced: something is mounted on it");
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "nothing can be mounted here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(FileSink, AFolderThatAppearsMeanwhileIsKept) {

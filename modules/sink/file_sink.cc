@@ -254,7 +254,10 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
   }
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");
-  if (!options.new_folder) sink::internal::RemoveLeftovers(folder, base);
+  if (!options.new_folder) {
+    sink::internal::RemoveLeftovers(folder, base);
+    ZT_RETURN_IF_ERROR(sink::internal::CheckPlace(folder, base));
+  }
   auto sink = std::make_unique<FileSink>(ShownAs(path, options), folder, target, options);
   ZT_RETURN_IF_ERROR(sink->Open(base, exists ? &info : nullptr));
   return sink;

@@ -73,6 +73,7 @@ StatusOr<std::unique_ptr<FolderSink>> FolderSink::Create(std::string path,
   const std::string name =
       sink->beside_ ? fs::path(path).filename().string() : std::string(kInside);
   sink::internal::RemoveLeftovers(holder, name);
+  ZT_RETURN_IF_ERROR(WithFile(sink::internal::CheckPlace(holder, name), path));
   const int error = sink->staging_.Make(holder, name, true, 0700);
   if (error == ENOENT) {
     return WithFile(IoError("the folder it would lie in is missing; make that first"), path);
@@ -99,6 +100,8 @@ Status FolderSink::CheckFiles(const std::string& path, std::span<const std::stri
     if (!overwrite)
       return WithFile(AlreadyExists("the output exists already; use -f to replace it"),
                       at.string());
+    ZT_RETURN_IF_ERROR(
+        WithFile(sink::internal::CheckPlace(at.parent_path().string(), file), at.string()));
   }
   return OkStatus();
 }

@@ -39,6 +39,9 @@ class Temporary {
 
 // True if a file of this name is one that Temporary makes for the output `name`.
 bool IsTemporary(std::string_view found, const std::string& name);
+// Fails if no file in `folder` can get the name `name` by a rename, whatever is there: what else
+// only Rename would find, after all the work.
+Status CheckPlace(const std::string& folder, const std::string& name);
 // Removes what killed runs for the output `name` left in `folder`: what is not locked.
 void RemoveLeftovers(const std::string& folder, const std::string& name);
 // Renames, and replaces a file there if `overwrite`; else that is EEXIST. Returns 0 or errno.
@@ -179,7 +182,8 @@ class FolderSink {
   FolderSink(const FolderSink&) = delete;
   FolderSink& operator=(const FolderSink&) = delete;
 
-  // kAlreadyExists if one of these files is in the folder and may not be replaced, or is a folder.
+  // kAlreadyExists if one of these files is in the folder and may not be replaced, or is a folder;
+  // kUnavailable if it cannot be replaced.
   static Status CheckFiles(const std::string& path, std::span<const std::string> files,
                            bool overwrite);
   // kAlreadyExists if `path` exists and is not an empty folder.

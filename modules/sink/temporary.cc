@@ -103,6 +103,26 @@ bool IsTemporary(std::string_view found, const std::string& name) {
   return !found.empty() && found.find_first_not_of("0123456789-") == found.npos;
 }
 
+Status CheckPlace(const std::string& folder, const std::string& name) {
+  constexpr unsigned kWanted = STATX_MODE | STATX_UID;
+  constexpr std::uint64_t kFixed = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
+  const std::string path = folder + "/" + name;
+  struct statx around, file;
+  if (::statx(AT_FDCWD, folder.c_str(), 0, kWanted, &around) != 0) return OkStatus();
+  if ((around.stx_attributes & kFixed) != 0)
+    return IoError("the folder " + folder + " is immutable or append-only (chattr)");
+  if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, kWanted, &file) != 0) return OkStatus();
+  if ((file.stx_attributes & kFixed) != 0)
+    return IoError("it cannot be replaced: it is immutable or append-only (chattr)");
+  if ((file.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0)
+    return IoError("it cannot be replaced: something is mounted on it");
+  const uid_t user = ::geteuid();
+  if ((around.stx_mode & S_ISVTX) != 0 && user != 0 && around.stx_uid != user &&
+      file.stx_uid != user)
+    return IoError("it cannot be replaced: it is another user's, and the folder is sticky");
+  return OkStatus();
+}
+
 void RemoveLeftovers(const std::string& folder, const std::string& name) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
