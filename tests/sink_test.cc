@@ -733,10 +733,29 @@ TEST(FolderSink, WhatAKilledRunLeftIsRemoved) {
   ASSERT_EQ(::flock(live, LOCK_EX | LOCK_NB), 0);
   CreateFolder(folder / "d");
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 0);
+  EXPECT_THAT(folder.Entries(), ElementsAre(".d.8-0.ztstream-tmp", "d"));
   std::filesystem::remove(folder / "d");
   CreateFolder(folder / "d", {.whole = true});
   EXPECT_THAT(folder.Entries(), ElementsAre(".d.8-0.ztstream-tmp"));
   ::close(live);
+}
+
+TEST(FolderSink, WhatAKilledRunLeftIsRemovedByOneThatIsRefused) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkdir((folder / "d").c_str(), 0777), 0);
+  WriteFile(folder / "d/a", "theirs");
+  for (const bool whole : {false, true}) {
+    for (const std::string left : {".d.7-0.ztstream-tmp", "d/.extract.7-0.ztstream-tmp"}) {
+      std::filesystem::create_directories(folder / left);
+      WriteFile(folder / left + "/a", "left");
+    }
+    const Status refused =
+        whole ? FolderSink::CheckNew(folder / "d/")
+              : FolderSink::CheckFiles(folder / "d/", std::vector<std::string>{"a"}, false);
+    EXPECT_EQ(refused.code(), StatusCode::kAlreadyExists);
+    EXPECT_THAT(folder.Entries(), ElementsAre("d"));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 1);
+  }
 }
 
 TEST(DirectSink, DevicesAreWrittenTo) {

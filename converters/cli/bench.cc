@@ -2,8 +2,6 @@
 // that suggests.
 module;
 
-#include <unistd.h>
-
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -130,10 +128,9 @@ StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& 
   return run;
 }
 
-// Bytes that no disk shrinks, written to a file of their own and synced; the file is removed.
+// Bytes that no disk shrinks, written to a file and synced. It lies in a hidden folder that gets no
+// name: it is removed, after a kill by the next run.
 StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes) {
-  const std::string path =
-      (fs::path(folder) / ("ztstream-bench-" + std::to_string(getpid()) + ".tmp")).string();
   std::vector<std::byte> block(std::size_t{4} << 20);
   std::mt19937_64 random(1);
   for (std::size_t i = 0; i + 8 <= block.size(); i += 8) {
@@ -142,8 +139,12 @@ StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes) {
                 block.begin() + static_cast<std::ptrdiff_t>(i));
   }
   const Clock::time_point begin = Clock::now();
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<FolderSink> hidden,
+                      FolderSink::Create((fs::path(folder) / "ztstream-bench").string(), {}));
+  FileSinkOptions options = hidden->StagedOptions("sample");
+  options.sync = true;
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                      OpenSink(path, {.overwrite = false, .sync = true}));
+                      OpenSink(hidden->Staged("sample"), options));
   Status status = sink->Reserve(bytes);
   for (std::uint64_t at = 0; status.ok() && at < bytes; at += block.size()) {
     if (Interrupted()) {
@@ -155,15 +156,8 @@ StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes) {
     status = sink->Append(std::span(&piece, 1));
   }
   if (status.ok()) status = sink->Finish(bytes);
-  if (!status.ok()) {
-    sink->Abort();
-    return WithFile(status, path);
-  }
-  const Run run = {bytes, Since(begin)};
-  std::error_code error;
-  if (!fs::remove(path, error))
-    return WithFile(IoError(error.value(), "cannot remove the temporary file"), path);
-  return run;
+  if (!status.ok()) return WithFile(status, sink->name());
+  return Run{bytes, Since(begin)};
 }
 
 struct Suggestion {

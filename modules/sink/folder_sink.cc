@@ -43,6 +43,19 @@ StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
   return names;
 }
 
+// Removes what killed runs for this folder left: beside it if it was new, else in it.
+void RemoveLeftoversOf(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  sink::internal::RemoveLeftovers(parent.empty() ? "." : parent.string(),
+                                  fs::path(path).filename().string());
+  sink::internal::RemoveLeftovers(path, std::string(kInside));
+}
+
+std::string WithoutSlashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 // For how long a folder that another process has locked is waited for.
 constexpr int kLockSeconds = 10;
 
@@ -60,7 +73,7 @@ bool Lock(int folder) {
 
 StatusOr<std::unique_ptr<FolderSink>> FolderSink::Create(std::string path,
                                                          const FolderSinkOptions& options) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  path = WithoutSlashes(std::move(path));
   std::unique_ptr<FolderSink> sink(new FolderSink);
   sink->path_ = path;
   sink->options_ = options;
@@ -72,7 +85,7 @@ StatusOr<std::unique_ptr<FolderSink>> FolderSink::Create(std::string path,
   const std::string holder = !sink->beside_ ? path : parent.empty() ? "." : parent.string();
   const std::string name =
       sink->beside_ ? fs::path(path).filename().string() : std::string(kInside);
-  sink::internal::RemoveLeftovers(holder, name);
+  RemoveLeftoversOf(path);
   ZT_RETURN_IF_ERROR(WithFile(sink::internal::CheckPlace(holder, name), path));
   const int error = sink->staging_.Make(holder, name, true, 0700);
   if (error == ENOENT) {
@@ -90,6 +103,7 @@ FolderSink::~FolderSink() {
 
 Status FolderSink::CheckFiles(const std::string& path, std::span<const std::string> files,
                               bool overwrite) {
+  RemoveLeftoversOf(WithoutSlashes(path));
   for (const std::string& file : files) {
     const fs::path at = fs::path(path) / file;
     std::error_code error;
@@ -107,6 +121,7 @@ Status FolderSink::CheckFiles(const std::string& path, std::span<const std::stri
 }
 
 Status FolderSink::CheckNew(const std::string& path) {
+  RemoveLeftoversOf(WithoutSlashes(path));
   std::error_code error;
   const fs::file_status found = fs::symlink_status(path, error);
   if (!fs::exists(found)) return OkStatus();

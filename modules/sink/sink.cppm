@@ -183,7 +183,7 @@ class FolderSink {
   FolderSink& operator=(const FolderSink&) = delete;
 
   // kAlreadyExists if one of these files is in the folder and may not be replaced, or is a folder;
-  // kUnavailable if it cannot be replaced.
+  // kUnavailable if it cannot be replaced. Removes what killed runs left, as CheckNew does.
   static Status CheckFiles(const std::string& path, std::span<const std::string> files,
                            bool overwrite);
   // kAlreadyExists if `path` exists and is not an empty folder.

@@ -110,6 +110,19 @@ class BenchCommand(support.EndToEnd):
         self.succeed("convert", "-q", "--raw", self.path("z.zt"), "-o", "raw.zt")
         self.assertEqual(raw["bytes"], os.path.getsize(self.path("raw.zt")))
 
+    def test_what_a_killed_run_left_goes(self):
+        left = []
+        while not left:
+            process = subprocess.Popen([PROGRAM, "bench", "--runs", "100000", self.source], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL, cwd=self.folder)
+            while process.poll() is None and self.entries() == ["weights.safetensors"]:
+                pass
+            process.kill()
+            process.wait()
+            left = [name for name in self.entries() if name != "weights.safetensors"]
+        self.succeed("bench", "--runs", "1", self.source)
+        self.assertEqual(self.entries(), ["weights.safetensors"], left)
+
     def test_nothing_stays(self):
         scratch = self.path("scratch")
         scratch.mkdir()
