@@ -248,7 +248,6 @@ class Extraction {
     const Status status = target_.folder ? WriteFolder() : WriteFile();
     bar_->End();
     ZT_RETURN_IF_ERROR(status);
-    Completed();
     if (changed_ != nullptr) ReportChanges(args_, *changed_, warnings_);
     return OkStatus();
   }
@@ -299,7 +298,9 @@ class Extraction {
                         OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
     ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink));
     ZT_RETURN_IF_ERROR(source_.Finish());
-    return WithFile(sink->Finish(layout.bytes), sink->name());
+    ZT_RETURN_IF_ERROR(WithFile(sink->Finish(layout.bytes), sink->name()));
+    Completed();
+    return OkStatus();
   }
 
   Status WriteFolder() {
@@ -319,7 +320,9 @@ class Extraction {
       if (Interrupted()) return Cancelled("interrupted");
     }
     ZT_RETURN_IF_ERROR(source_.Finish());
-    return folder->Finish();
+    ZT_RETURN_IF_ERROR(folder->Finish());
+    Completed();  // before the folder is closed, which may take its time
+    return OkStatus();
   }
 
   Json OutputJson() const {

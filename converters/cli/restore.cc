@@ -422,8 +422,8 @@ Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file
   }));
   ZT_RETURN_IF_ERROR(source.Finish());
   ZT_RETURN_IF_ERROR(WithFile(sink->Finish(file.bytes), sink->name()));
-  bar.End();
   Completed();
+  bar.End();
   if (args.json) {
     Json output = {{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}};
     return PrintJson(args, ExtractedJson(args, source, std::move(output), 0, file.bytes,

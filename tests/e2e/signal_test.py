@@ -163,11 +163,14 @@ class Signals(support.EndToEnd):
                 self.assertEqual(process.returncode, DONE, process.stderr)
                 want = contents(out)
                 _, slow, _ = self.run_signalled(next(numbers), command, SLOW, 0, 0, 0)
+                _, closed, _ = self.run_signalled(next(numbers), command, ("close",), 0, 0, 0)
                 every = range(1, steps + 1)
                 few = every if STEPS == "all" else sorted(chosen.sample(every, min(int(STEPS), steps)))
                 tried = [(CALLS, at, signal.SIGINT, 30) for at in few]
                 tried += [(CALLS, at, signal.SIGKILL, 0) for at in (every if STEPS == "all" else few[::2])]
                 tried += [(SLOW, at, signal.SIGTERM, BEYOND) for at in range(1, slow + 1)]
+                if any("OUT" in str(word) for word in command.words):  # what is closed after the output is complete
+                    tried += [(("close",), at, signal.SIGTERM, BEYOND) for at in range(max(1, closed - 2), closed + 1)]
                 for what in tried:
                     number = next(numbers)
                     runs.append((name, command, want, what, number, pool.submit(self.run_signalled, number, command, *what)))
