@@ -3,10 +3,8 @@ module;
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/name_table.h"
@@ -246,29 +244,22 @@ class Descriptor {
   int fd_;
 };
 
-// A descriptor of a file or folder below `folder`, or -1 and errno. The kernel follows no link on
-// the way.
-int OpenBeneath(int folder, const std::string& path, int flags, unsigned mode) {
-  open_how how{};
-  how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC | O_NOFOLLOW);
-  how.mode = mode;
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  return static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how));
-}
-
-// Makes the folders below `folder` that a path leads through.
-Status MakeParents(int folder, const std::string& path) {
-  for (auto at = path.find('/'); at != path.npos; at = path.find('/', at + 1)) {
-    const std::string made = path.substr(0, at);
-    const auto before = made.rfind('/');
-    const Descriptor parent(before == made.npos ? ::dup(folder)
-                                                : OpenBeneath(folder, made.substr(0, before),
-                                                              O_RDONLY | O_DIRECTORY, 0));
-    const std::string name = before == made.npos ? made : made.substr(before + 1);
-    if (parent.get() < 0 || (::mkdirat(parent.get(), name.c_str(), 0777) != 0 && errno != EEXIST))
-      return IoError(errno, "cannot make the folder " + Quote(made));
+// A descriptor of the folder below `folder` in which the file `path` lies. Folders that are missing
+// are made; no link is followed, and CheckFilePath has refused "..".
+StatusOr<int> OpenParent(int folder, const std::string& path) {
+  int parent = ::fcntl(folder, F_DUPFD_CLOEXEC, 0);
+  std::size_t begin = 0;
+  for (auto end = path.find('/'); parent >= 0 && end != path.npos; end = path.find('/', begin)) {
+    const Descriptor above(parent);
+    const std::string name = path.substr(begin, end - begin);
+    parent = -1;
+    if (::mkdirat(above.get(), name.c_str(), 0777) == 0 || errno == EEXIST)
+      parent = ::openat(above.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (parent < 0) return IoError(errno, "cannot make the folder " + Quote(path.substr(0, end)));
+    begin = end + 1;
   }
-  return OkStatus();
+  if (parent < 0) return IoError(errno, "cannot open the new folder");
+  return parent;
 }
 
 // The content of a file object, piece by piece.
@@ -324,7 +315,9 @@ class Restoration {
 
  private:
   Status WriteWeights(const Weights& weights) {
-    ZT_RETURN_IF_ERROR(WithFile(MakeParents(folder_->descriptor(), weights.path), args_.output));
+    ZT_ASSIGN_OR_RETURN(const int opened,
+                        WithFile(OpenParent(folder_->descriptor(), weights.path), args_.output));
+    const Descriptor parent(opened);  // the sink opens it by its name, which nobody else can change
     ZT_ASSIGN_OR_RETURN(
         const std::unique_ptr<Sink> sink,
         OpenSink(folder_->Staged(weights.path), folder_->StagedOptions(weights.path)));
@@ -341,9 +334,12 @@ class Restoration {
   Status WriteFile(const FileEntry& file) {
     if (Interrupted()) return Cancelled("interrupted");
     ZT_RETURN_IF_ERROR(CheckFilePath(file.path));
-    ZT_RETURN_IF_ERROR(WithFile(MakeParents(folder_->descriptor(), file.path), args_.output));
-    const Descriptor out(OpenBeneath(folder_->descriptor(), file.path, O_WRONLY | O_CREAT | O_EXCL,
-                                     file.executable ? 0755 : 0644));
+    ZT_ASSIGN_OR_RETURN(const int opened,
+                        WithFile(OpenParent(folder_->descriptor(), file.path), args_.output));
+    const Descriptor parent(opened);
+    const Descriptor out(::openat(parent.get(), fs::path(file.path).filename().c_str(),
+                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                                  file.executable ? 0755 : 0644));
     const std::string shown = folder_->StagedOptions(file.path).shown_as;
     if (out.get() < 0) return WithFile(IoError(errno, "cannot make the file"), shown);
     const std::unique_ptr<Sink> sink = DescriptorSink(out.get(), shown);

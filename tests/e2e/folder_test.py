@@ -1,4 +1,6 @@
 """A checkpoint's folder in one .zt file, and back: what is taken, chosen, refused, said. whole_test has the table of folders."""
+import ctypes
+import errno
 import fcntl
 import glob
 import json
@@ -8,6 +10,7 @@ import shlex
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import time
 
@@ -16,6 +19,18 @@ import make_safetensors
 import support
 import ztread
 from support import DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, UNSUPPORTED, USAGE
+
+
+def refuse_openat2():
+    """From here on the kernel has no openat2(2), as before 5.6 and in some sandboxes: a filter for seccomp(2)."""
+    openat2, allow, refuse = 437, 0x7fff0000, 0x00050000 | errno.ENOSYS
+    steps = ((0x20, 0, 0, 0), (0x15, 0, 1, openat2), (0x06, 0, 0, refuse), (0x06, 0, 0, allow))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    no_new_privileges, seccomp, by_filter = 38, 22, 2
+    if libc.prctl(no_new_privileges, 1, 0, 0, 0) != 0 or libc.prctl(seccomp, by_filter, program, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 class Folders(support.EndToEnd):
@@ -49,6 +64,15 @@ class Folders(support.EndToEnd):
         self.there_and_back(folder)
         modes = {name: stat.S_IMODE(self.path(f"back/{name}").stat().st_mode) & 0o700 for name in ("run.sh", "LICENSE")}
         self.assertEqual(modes, {"run.sh": 0o700, "LICENSE": 0o600})
+
+    def test_kernels_without_openat2(self):
+        folder = self.put_sharded("f")
+        self.put("f/a/b/notes.txt", b"notes")
+        self.succeed("convert", "-q", folder, "-o", "m.zt")
+        out = self.path("back")
+        subprocess.run([support.PROGRAM, "extract", "-q", self.path("m.zt"), "-o", f"{out}/", "--to", "safetensors"],
+                       preexec_fn=refuse_openat2, check=True)
+        self.same_folders(folder, out)
 
     def test_links(self):
         """As the hub's cache has them: every file is a link to a blob outside of the folder."""
