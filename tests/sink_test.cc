@@ -253,6 +253,25 @@ TEST(FileSink, AReplacedFileKeepsItsPermissions) {
   }
 }
 
+TEST(FileSink, AReplacedFileKeepsItsOwner) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only the superuser may give files away";
+  const TempFolder folder;
+  WriteFile(folder / "o.zt", "old");
+  ASSERT_EQ(::chmod((folder / "o.zt").c_str(), 0640), 0);
+  ASSERT_EQ(::chown((folder / "o.zt").c_str(), 1234, 2345), 0);
+  ASSERT_OK(Create(folder / "o.zt", true)->Finish(0));
+  ASSERT_EQ(::mkdir((folder / "d").c_str(), 0777), 0);
+  ASSERT_EQ(::rename((folder / "o.zt").c_str(), (folder / "d/o.zt").c_str()), 0);
+  auto files = Must(FolderSink::Create(folder / "d", {.overwrite = true}));
+  WriteFile(files->Staged("o.zt"), "new");
+  ASSERT_OK(files->Finish());
+  struct stat info;
+  ASSERT_EQ(::stat((folder / "d/o.zt").c_str(), &info), 0);
+  EXPECT_THAT((std::array{info.st_uid, info.st_gid, info.st_mode & 0777}),
+              ElementsAre(1234u, 2345u, 0640u));
+  EXPECT_EQ(ReadFile(folder / "d/o.zt"), "new");
+}
+
 // What both kinds of sinks say of "o.zt" in `folder` before anything is written.
 void ExpectRefused(const TempFolder& folder, const std::string& why) {
   const std::vector<std::string> before = folder.Entries();

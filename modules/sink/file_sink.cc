@@ -9,6 +9,7 @@ module;
 
 #include "core/retry.h"
 #include "core/status_macros.h"
+#include "sink/permissions.h"
 #include "sink/sync.h"
 #include "sink/write_all.h"
 
@@ -56,8 +57,7 @@ class FileSink final : public Sink {
     if (error == ENOENT && ::stat(folder_.c_str(), &info) != 0)
       return IoError("there is no folder " + folder_ + "; make the folder first");
     if (error != 0) return IoError(error, "cannot create a file in " + folder_);
-    // Fails on file systems without such permissions; the file then keeps its own.
-    if (older != nullptr) (void)::fchmod(temporary_.fd(), older->st_mode & 0777);
+    if (older != nullptr) sink_io::CopyPermissions(temporary_.fd(), *older);
     return OkStatus();
   }
 

@@ -9,6 +9,7 @@ module;
 
 #include "core/retry.h"
 #include "core/status_macros.h"
+#include "sink/permissions.h"
 #include "sink/sync.h"
 
 module zt.sink;
@@ -219,8 +220,11 @@ Status FolderSink::MoveFiles() {
   for (std::size_t i = 0; i < names.size() && status.ok(); ++i) {
     const std::string from = Staged(names[i]), to = path_ + "/" + names[i];
     struct stat older;
-    if (options_.overwrite && ::lstat(to.c_str(), &older) == 0 && S_ISREG(older.st_mode))
-      (void)::chmod(from.c_str(), older.st_mode & 0777);
+    if (options_.overwrite && ::lstat(to.c_str(), &older) == 0 && S_ISREG(older.st_mode)) {
+      const int fd = Retry([&] { return ::open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC); });
+      if (fd >= 0) sink_io::CopyPermissions(fd, older);
+      if (fd >= 0) ::close(fd);
+    }
     const int error = sink::internal::Rename(from, to, options_.overwrite);
     if (error == 0) continue;
     status = WithFile(IoError(error, "cannot move the file into place; " + std::to_string(i) +

@@ -95,8 +95,8 @@ class Sink {
 
 // Options of CreateFileSink.
 struct FileSinkOptions {
-  // Replaces an existing file, whose permissions the new one gets; otherwise CreateFileSink and
-  // Finish return kAlreadyExists.
+  // Replaces an existing file, whose permissions the new one gets, and its owner where that is
+  // allowed; otherwise CreateFileSink and Finish return kAlreadyExists.
   bool overwrite = false;
   // Syncs the file and its folder before Finish returns. In any case most of a large file has left
   // the page cache by then: all beyond the first 256 MiB with a sync; without one, all beyond 1
@@ -163,7 +163,7 @@ std::unique_ptr<Sink> HashingSink(std::unique_ptr<Sink> to, DigestKind kind, std
 
 // Options of FolderSink.
 struct FolderSinkOptions {
-  bool overwrite = false;  // of files in the folder, whose permissions the new ones get
+  bool overwrite = false;  // of files in the folder, as FileSinkOptions::overwrite
   bool whole = false;      // the folder must be new, or empty
   bool sync = true;        // as FileSinkOptions::sync
 };
