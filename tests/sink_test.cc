@@ -265,10 +265,14 @@ TEST(FileSink, AReplacedFileKeepsItsOwner) {
   auto files = Must(FolderSink::Create(folder / "d", {.overwrite = true}));
   WriteFile(files->Staged("o.zt"), "new");
   ASSERT_OK(files->Finish());
-  struct stat info;
-  ASSERT_EQ(::stat((folder / "d/o.zt").c_str(), &info), 0);
-  EXPECT_THAT((std::array{info.st_uid, info.st_gid, info.st_mode & 0777}),
-              ElementsAre(1234u, 2345u, 0640u));
+  ASSERT_OK(Must(CreateFileSink(folder / "p.zt", {.like = folder / "d/o.zt"}))->Finish(0));
+  for (const std::string path : {"d/o.zt", "p.zt"}) {
+    struct stat info;
+    ASSERT_EQ(::stat((folder / path).c_str(), &info), 0);
+    EXPECT_THAT((std::array{info.st_uid, info.st_gid, info.st_mode & 0777}),
+                ElementsAre(1234u, 2345u, 0640u))
+        << path;
+  }
   EXPECT_EQ(ReadFile(folder / "d/o.zt"), "new");
 }
 

@@ -83,7 +83,7 @@ Status WriteDigestFile(const std::string& path, const std::string& digest, bool 
   const std::string text = (parsed.kind == DigestKind::kXxh3 ? std::string(kXxhsumTag) : "") +
                            digest.substr(digest.find(':') + 1) + "  " +
                            fs::path(path).filename().string() + "\n";
-  return WriteText(target, text, {.overwrite = true, .sync = sync});
+  return WriteText(target, text, {.overwrite = true, .sync = sync, .like = path});
 }
 
 void RemoveDigestFiles(const std::string& path) {

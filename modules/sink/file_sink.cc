@@ -50,7 +50,7 @@ class FileSink final : public Sink {
   FileSink(const FileSink&) = delete;
   FileSink& operator=(const FileSink&) = delete;
 
-  // `older`: the file that is replaced, or null.
+  // `older`: the file that is replaced, or the like; null if there is none.
   Status Open(const std::string& base, const struct stat* older) {
     const int error = temporary_.Make(folder_, base, false, older == nullptr ? 0666 : 0600);
     struct stat info;
@@ -259,7 +259,8 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
     ZT_RETURN_IF_ERROR(sink::internal::CheckPlace(folder, base));
   }
   auto sink = std::make_unique<FileSink>(ShownAs(path, options), folder, target, options);
-  ZT_RETURN_IF_ERROR(sink->Open(base, exists ? &info : nullptr));
+  const bool alike = exists || (!options.like.empty() && ::stat(options.like.c_str(), &info) == 0);
+  ZT_RETURN_IF_ERROR(sink->Open(base, alike ? &info : nullptr));
   return sink;
 }
 

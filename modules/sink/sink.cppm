@@ -107,6 +107,8 @@ struct FileSinkOptions {
   bool new_folder = false;
   // What errors and Sink::name give in place of the path, if not empty.
   std::string shown_as = {};
+  // A file whose permissions and owner a new file gets that replaces none, if not empty.
+  std::string like = {};
 };
 
 // A regular file that gets its name only when complete: bytes go to a sibling named

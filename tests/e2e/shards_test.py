@@ -287,6 +287,14 @@ class Again(Shards):
             self.assertEqual(index[shard_name(number, 2)],
                              {"size": len(content), "digest": "sha256:" + hashlib.sha256(content).hexdigest()})
 
+    def test_replaced_shards_and_their_digests_keep_their_modes(self):
+        self.convert("--shards", "2")
+        for entry in self.out.iterdir():
+            entry.chmod(0o600)
+        self.convert("--shards", "2", "--zstd", "-f")
+        modes = {entry.name: entry.stat().st_mode & 0o777 for entry in self.out.iterdir()}
+        self.assertEqual(modes, dict.fromkeys(self.entries(self.out), 0o600))
+
     def test_a_shard_that_is_damaged_or_of_another_plan_is_refused_and_mended_with_force(self):
         self.convert("--shards", "2")
         good = self.contents()
