@@ -781,6 +781,23 @@ TEST(FolderSink, WhatAKilledRunLeftIsRemovedByOneThatIsRefused) {
   }
 }
 
+TEST(FolderSink, LinksAndPipesAreReplacedThemselves) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkdir((folder / "d").c_str(), 0777), 0);
+  WriteFile(folder / "theirs", "theirs");
+  ASSERT_EQ(::symlink("../theirs", (folder / "d/link").c_str()), 0);
+  ASSERT_EQ(::mkfifo((folder / "d/pipe").c_str(), 0666), 0);
+  auto sink = CreateFolder(folder / "d", {.overwrite = true});
+  for (const std::string file : {"link", "pipe"}) WriteFile(sink->Staged(file), file);
+  ASSERT_OK(sink->Finish());
+  for (const std::string file : {"link", "pipe"}) {
+    const auto found = std::filesystem::symlink_status(folder / "d/" + file);
+    EXPECT_TRUE(std::filesystem::is_regular_file(found));
+    EXPECT_EQ(ReadFile(folder / "d/" + file), file);
+  }
+  EXPECT_EQ(ReadFile(folder / "theirs"), "theirs");
+}
+
 TEST(DirectSink, DevicesAreWrittenTo) {
   auto null = Must(CreateFileSink("/dev/null", {}));
   EXPECT_FALSE(null->can_place());

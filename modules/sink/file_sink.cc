@@ -233,7 +233,8 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
     return g_create_url(path, options);
   }
   std::string target = path;
-  // Replaces the target of a symbolic link, not the link, as other programs do.
+  // Replaces the target of a symbolic link, not the link, as other programs do. A link that leads
+  // nowhere is replaced itself: what it names may lie where nobody meant to write.
   if (char* resolved = ::realpath(path.c_str(), nullptr)) {
     target = resolved;
     std::free(resolved);

@@ -114,8 +114,9 @@ struct FileSinkOptions {
 // A regular file that gets its name only when complete: bytes go to a sibling named
 // ".NAME.PID-NUMBER.ztstream-tmp", which Finish syncs and renames, and which any failure removes.
 // The next CreateFileSink for the same output removes the siblings that killed runs left (a live
-// run holds a lock on its own). A path to something other than a regular file (a device, a named
-// pipe) is written directly. Errors name the path.
+// run holds a lock on its own). Through a symbolic link the file it leads to is replaced; a link
+// that leads nowhere is replaced itself. A path to something other than a regular file (a device, a
+// named pipe) is written directly. Errors name the path.
 // The path may be a URL after SetUrlSinks.
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options);
@@ -172,7 +173,8 @@ struct FolderSinkOptions {
 
 // Files of a folder that get their names together, when all are complete. A new folder appears
 // whole, by one rename. Into an existing folder files are moved one after another, each replaced
-// at once: only a crash or kill -9 in that moment leaves some. Until then they lie in a locked
+// at once: only a crash or kill -9 in that moment leaves some. Links, pipes and devices that have
+// their names are replaced, not written through. Until then they lie in a locked
 // hidden folder named ".NAME.PID-NUMBER.ztstream-tmp". Any failure removes it; after a kill, the
 // next run for the same output does. Not thread-safe.
 class FolderSink {
