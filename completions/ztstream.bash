@@ -18,7 +18,7 @@ _ztstream() {
     verify) options='--dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --against --canonical --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     extract) options='-o --output --to -f --force --no-sync --shard-size --dtype --on-overflow --allow-loss --dequantize --include --exclude --rename --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     diff) options='--include --exclude --rename --atol --rtol --attributes --summary --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    id) options='--digest --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    id) options='--digest --include --exclude --from --follow-links --no-sign-request --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     bench) options='--from --follow-links --no-sign-request --files --npy-void --sparse --folder --limit --runs -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
@@ -49,7 +49,7 @@ _ztstream() {
     *:--npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     *:--sparse) values='auto keep' ;;
     *:--progress) values='auto always never' ;;
-    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|convert:--include|verify:--include|extract:--include|diff:--include|inspect:--include|*:--exclude|*:--rename|*:--atol|*:--rtol|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
+    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|convert:--include|verify:--include|extract:--include|id:--include|diff:--include|inspect:--include|*:--exclude|*:--rename|*:--atol|*:--rtol|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
