@@ -43,6 +43,8 @@ Decoded Decode(std::string_view text) {
 bool IsHarmless(std::uint32_t point) {
   constexpr std::uint32_t kBlankBraille = 0x2800;
   if (point == ' ') return true;
+  // What Unicode keeps for more of the kind has no property yet.
+  if (point == 0x2065 || (point >= 0xfff0 && point <= 0xfff8) || point >> 12 == 0xe0) return false;
   const auto* const property = ::utf8proc_get_property(static_cast<utf8proc_int32_t>(point));
   const int category = property->category;
   return category != UTF8PROC_CATEGORY_CC && category != UTF8PROC_CATEGORY_CF &&

@@ -126,6 +126,12 @@ class OutputOfTheProgram(support.EndToEnd):
 
     def test_json_has_names_as_they_are(self):
         """In what is escaped for a terminal, JSON's own escapes; in errors as in results."""
+        for point in (0x3164, 0x115f, 0xffa0, 0x034f, 0xfe0f, 0x17b4, 0x180b, 0x2800, 0xa0, 0x2003, 0x2065, 0xfff0, 0x3000):
+            listed = self.succeed("inspect", self.safetensors("u.safetensors", {f"w {chr(point)}é": ("U8", [1], b"x")}))
+            self.assertIn(f"w \\u{point:04x}é".encode(), listed)
+        for point in (0xe0100, 0xe0000):
+            listed = self.succeed("inspect", self.safetensors("u.safetensors", {f"w{chr(point)}é": ("U8", [1], b"x")}))
+            self.assertIn(f"w\\U{point:08x}é".encode(), listed)
         for name in ("a\u009b\u202e\x7f\ufeff é路😀", "a\u200b\u200f\u2066\U000e0041b", "it's 'x': \\x41\\",
                      "a\nb\tc\x01", "'", "\\'", "long " * 100):
             with self.subTest(name):

@@ -82,7 +82,7 @@ class Dtype(EndToEnd):
     def test_what_a_number_became_is_said_for_each_type(self):
         source = self.safetensors("in.safetensors", {"w": ("F32", [2], numpy.array([1e30, 1], "<f4").tobytes())})
         for element, became in [("f8_e5m2", "infinity"), ("f16", "infinity"), ("f8_e4m3fn", "NaN, for the type has no infinity"),
-                                ("f8_e5m2fnuz", "NaN, for the type has no infinity"), ("i8", "the largest value")]:
+                                ("f8_e5m2fnuz", "NaN, for the type has no infinity"), ("i8", "the nearest value of its type")]:
             said = self.expect(DONE, "convert", "-f", "--dtype", element, "--on-overflow", "inf", source, "-o", self.path("o.zt")).stderr
             self.assertIn(f"tensor 'w': 1 value did not fit and became {became}\n", said.decode())
         part = {"dtype": "f32", "data": numpy.array([1e30, 1], "<f4").tobytes()}

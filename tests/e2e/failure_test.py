@@ -179,7 +179,8 @@ class Streams(support.EndToEnd):
     def test_other_names_of_standard_output(self):
         source = self.safetensors("i.safetensors")
         self.succeed("convert", "-q", source, "-o", self.path("m.zt"))
-        for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+        self.path("link").symlink_to("/dev/stdout")
+        for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/./stdout", "//dev/stdout", self.path("link")):
             done = self.expect(support.DONE, "convert", "--json", source, "-o", name)
             self.assertEqual(done.stdout, self.path("m.zt").read_bytes())
             self.assertTrue(json.loads(done.stderr)["ok"])

@@ -14,6 +14,8 @@ import struct
 import subprocess
 import time
 
+import numpy
+
 import make_folders
 import make_safetensors
 import support
@@ -351,6 +353,47 @@ class Folders(support.EndToEnd):
         os.close(live)
         self.assertEqual(self.entries(), sorted([*before, *others, "back"]))
         self.same_folders(folder, self.path("back"))
+
+    def test_what_is_not_read_is_told(self):
+        """Shards without the others, archives among arrays, and weights of PyTorch beside other formats."""
+        floats = ("F32", [2], bytes(8))
+        names = [f"model-{i:05}-of-00003.safetensors" for i in (1, 2, 3)]
+        for i, name in enumerate(names):
+            self.put(f"s/{name}", make_safetensors.encode({f"w{i}": floats}))
+        for given, says in ((names[:1], "00002, 00003"), ((names[0], names[2]), "00002"), (names, None)):
+            done = self.expect(DONE, "convert", *(self.path("s") / name for name in given), "-o", self.path("s.zt"), "-f")
+            warnings = [line for line in done.stderr.decode().splitlines() if "warning" in line]
+            self.assertEqual(warnings, [] if says is None else [
+                f"ztstream: warning: the inputs leave out shards {says} of 'model-*-of-00003.safetensors'; the checkpoint is not whole"])
+        arrays = self.path("a")
+        arrays.mkdir()
+        numpy.save(arrays / "x.npy", numpy.zeros(2, "<f4"))
+        numpy.savez(arrays / "y.npz", z=numpy.zeros(2, "<f4"))
+        self.assertIn(b"warning: the tensors of y.npz are not read, for a folder of .npy files is; name the files that are meant\n",
+                      self.expect(DONE, "convert", arrays, "-o", self.path("a.zt")).stderr)
+        shutil.copy(support.DATA / "torch/dtypes.pt", arrays / "training_args.bin")
+        self.expect(DONE, "convert", arrays, "-o", self.path("a.zt"), "-f")
+        shutil.copy(support.DATA / "torch/dtypes.pt", arrays / "pytorch_model.bin")
+        self.fail_with(USAGE, "convert", arrays, "-o", self.path("a.zt"), "-f", says="several formats: 'x.npy' and 'pytorch_model.bin'")
+        self.put("a/model.safetensors", make_safetensors.encode({"w": floats}))
+        (arrays / "x.npy").unlink()
+        self.succeed("convert", arrays, "-o", self.path("a.zt"), "-f", "-q")
+        self.assertEqual([each["name"] for each in self.json("inspect", "--json", self.path("a.zt"))["objects"]], ["w"])
+
+    def test_the_id_of_some_tensors(self):
+        both = self.safetensors("b.safetensors", {"a": ("F32", [2], bytes(8)), "b.x": ("U8", [1], b"1")})
+        one = self.safetensors("a.safetensors", {"a": ("F32", [2], bytes(8))})
+        of = lambda *words: self.succeed("id", *words)
+        self.assertEqual(of(both, "--exclude", "glob:b.*"), of(one))
+        self.assertEqual(of(both, "--include", "a"), of(one))
+        self.assertNotEqual(of(both), of(one))
+        self.succeed("convert", both, "--spec", "2.0", "-o", self.path("b2.zt"), "-q")
+        self.assertEqual(of(self.path("b2.zt"), "--include", "a"), of(one))
+        self.fail_with(USAGE, "id", both, "--include", "c", says="leave no tensor of 2")
+        text = self.path("t.npz")
+        numpy.savez(text, a=numpy.zeros(2, "<f4"), s=numpy.array(["x"]))
+        self.fail_with(UNSUPPORTED, "id", text, says="tensor 's'")
+        self.assertEqual(of(text, "--exclude", "s"), of(one))
 
     # ---- single files, other formats ----
 

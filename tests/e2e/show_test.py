@@ -57,6 +57,30 @@ def plain(value):
 
 class Show(support.EndToEnd):
 
+    def test_an_object_that_fails_is_complete(self):
+        """What has been printed, and the error: the values are read piece by piece."""
+        array = numpy.arange(3 << 20, dtype="<f4").reshape(3, 1 << 10, 1 << 10)
+        source = self.safetensors("a.safetensors", {"w": ("F32", array.shape, array.tobytes())})
+        self.succeed("convert", source, "--zstd", "-o", self.path("a.zt"), "-q")
+        content = bytearray(self.path("a.zt").read_bytes())
+        part = self.json("inspect", "--json", self.path("a.zt"))["objects"][0]["components"][0]
+        content[part["offset"] + part["length"] * 9 // 10] ^= 0xff
+        bad = self.put("bad.zt", bytes(content))
+        for word, want in (("w", array), ("w[1:,:,3:]", array[1:, :, 3:]), ("w[2]", None), ("w[2,1000:]", None), ("w[0,0]", array[0, 0])):
+            done = self.run_program("show", "--json", bad, word)
+            found = json.loads(done.stdout)
+            failed = word != "w[0,0]"
+            self.assertEqual((done.returncode, found["ok"]), (support.INVALID if failed else DONE, not failed))
+            if failed:
+                self.assertEqual((found["error"]["tensor"], found["error"]["file"], found["error"]["exit_status"]), ("w", str(bad), done.returncode))
+                self.assertIn("the zstd stream is damaged", found["error"]["message"])
+            if want is None:
+                self.assertNotIn("values", found)
+                continue
+            flat = numpy.array([number for layer in found["values"] for row in layer for number in row] if failed else found["values"])
+            self.assertTrue(0 < len(flat) <= want.size and (flat == want.ravel()[:len(flat)]).all())
+            self.assertEqual(len(flat) == want.size, not failed)
+
     def check(self, path, name, array, text, *options):
         word = f"{name}[{text}]" if text or random.random() < 0.5 else name
         part = sliced(array, text)

@@ -93,6 +93,33 @@ class Signals(support.EndToEnd):
                       ["inspect", model, "--stats"], ["show", model, "b[3]"], ["id", source]):
             yield " ".join(word for word in words if isinstance(word, str)), Command(words)
 
+    def test_a_pipeline_is_interrupted_as_a_whole(self):
+        """Ctrl-C ends the program that writes the input, too: what is cut so is no truncated file."""
+        source = self.safetensors("i.safetensors", make_safetensors.sample("abcd", "BF16", (2000, 300)))
+        model = self.path("i.zt")
+        self.succeed("convert", "-q", source, "-o", model)
+        begin = source.read_bytes()[:3_000_000]
+        for words in (["convert", "-", "-o", "o.zt"], ["extract", "-", "-o", "o.npz"], ["extract", "-", "-o", "d/"], ["diff", "-", model],
+                      ["extract", "-", "-o", "d/", "--to", "safetensors"], ["verify", model, "--against", "-"], ["inspect", "-", "--stats"],
+                      ["show", "-", "d"], ["id", "-"], ["inspect", "-"]):
+            with self.subTest(words):
+                here = self.path("here")
+                here.mkdir()
+                with subprocess.Popen([PROGRAM, *words, "--json"], cwd=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE) as process:
+                    piece = begin if words != ["inspect", "-"] else begin[:100]
+                    process.stdin.write(piece)
+                    process.stdin.flush()
+                    time.sleep(0.1)
+                    process.send_signal(signal.SIGINT)
+                    output, errors = process.communicate(timeout=PATIENCE)
+                errors = [line for line in errors.decode().splitlines() if not line.startswith("ztstream: warning: ")]
+                self.assertEqual((process.returncode, errors), (-signal.SIGINT, ["ztstream: interrupted"]))
+                told = json.loads(output)
+                self.assertEqual((told["ok"], told["error"]["exit_status"]), (False, INTERRUPTED))
+                self.assertEqual(list(here.iterdir()), [])
+                here.rmdir()
+
     def start(self, number, command):
         out = self.path(f"out-{number}")
         out.mkdir()
