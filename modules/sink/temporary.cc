@@ -64,6 +64,44 @@ int OpenLocked(const std::string& path) {
   return -1;
 }
 
+// The hidden names of the folder that was listed last. A conversion opens thousands of sinks in one
+// folder, which grows: it is listed again after as many calls as an eighth of its files.
+class HiddenNames {
+ public:
+  static HiddenNames& Instance() {
+    static HiddenNames* const names = new HiddenNames;
+    return *names;
+  }
+
+  std::vector<std::string> In(const std::string& folder) {
+    struct stat info;
+    if (::stat(folder.c_str(), &info) != 0) return {};
+    const MutexLock lock(mutex_);
+    const auto key = std::pair(info.st_dev, info.st_ino);
+    if (key != listed_ || ++calls_ > files_ / 8) List(folder, key);
+    return names_;
+  }
+
+ private:
+  void List(const std::string& folder, std::pair<dev_t, ino_t> key) ZT_REQUIRES(mutex_) {
+    listed_ = key;
+    calls_ = files_ = 0;
+    names_.clear();
+    std::error_code error;
+    for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+         it.increment(error)) {
+      ++files_;
+      std::string name = it->path().filename().string();
+      if (name.starts_with('.') && name.ends_with(kSuffix)) names_.push_back(std::move(name));
+    }
+  }
+
+  Mutex mutex_;
+  std::pair<dev_t, ino_t> listed_ ZT_GUARDED_BY(mutex_) = {};
+  std::size_t files_ ZT_GUARDED_BY(mutex_) = 0, calls_ ZT_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> names_ ZT_GUARDED_BY(mutex_);
+};
+
 }  // namespace
 
 Publication::Publication() {
@@ -124,10 +162,7 @@ Status CheckPlace(const std::string& folder, const std::string& name) {
 }
 
 void RemoveLeftovers(const std::string& folder, const std::string& name) {
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    const std::string found = it->path().filename().string();
+  for (const std::string& found : HiddenNames::Instance().In(folder)) {
     if (!IsTemporary(found, name)) continue;
     const std::string path = folder + "/" + found;
     const int fd = OpenLocked(path);

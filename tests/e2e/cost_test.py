@@ -450,6 +450,7 @@ def convert(*options, source="{}"):
 
 CONVERT, PACK, AS_2_0, CANONICAL = convert(), convert("--zstd"), convert("--spec", "2.0"), convert("--canonical")
 SHARDED, PIPED, JSON = convert("--shards", "1", "--spec", "2.0"), convert(source="-"), convert("--json")
+SHARDS = convert("--shard-size", "1")
 RENAME = convert("--rename", "s/^/a/", "--include", ".", "--dtype", "f16")
 
 
@@ -492,7 +493,7 @@ CASES = [
     (cells_of_one_index, 1000, [VERIFY, AS_2_0, CANONICAL]), (torch_tensors_of_one_dict, 8000, [INSPECT, CONVERT]),
     (elements_in_disorder, 1 << 20, [VERIFY, LITTLE]),
     (metadata, 40000, [*FOREIGN, SHARDED, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, CANONICAL, extract("safetensors"), extract("npz")]),
-    (shards, 1000, [*FOREIGN, extract("safetensors")]),
+    (shards, 1000, [*FOREIGN, extract("safetensors")]), (tensors, 1500, [SHARDS]),
     (objects_of_2_0, 20000, [*ZT, CANONICAL, ID]),
     (objects, 20000, [*ZT, extract("safetensors"), extract("npz")]), (components, 20000, ZT), (attributes, 40000, [*ZT, extract("safetensors")]),
     (attributed, 15000, [*ZT, extract("npz")]), (frames, 300000, [*ZT, extract("npz")]), (frames_with_table, 60000, [*ZT, extract("npz")]),
