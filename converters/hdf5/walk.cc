@@ -22,10 +22,11 @@ namespace {
 
 // Limit on the bytes of an index: kFreeIndex plus kIndexPerByte for each byte of the file. A path
 // is joined from the names of its groups, so a small file can have long paths.
-constexpr std::uint64_t kFreeIndex = std::uint64_t{16} << 20;
-constexpr std::uint64_t kIndexPerByte = 8;
-// Cost of a dataset beside its names.
+constexpr std::uint64_t kFreeIndex = std::uint64_t{256} << 10;
+constexpr std::uint64_t kIndexPerByte = 4;
+// Cost of a dataset beside its names, and of a value of an attribute beside its text.
 constexpr std::uint64_t kDeclaration = 128;
+constexpr std::uint64_t kValue = 4;
 // Limits on the bytes of one attribute, and of all.
 constexpr std::uint64_t kMostAttribute = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMostAttributes = std::uint64_t{16} << 20;
@@ -165,7 +166,7 @@ class Walker {
       Dataset again = index_.datasets[known->second];
       again.name = name;
       std::uint64_t work = again.problem.size();
-      for (const auto& [key, value] : again.attributes) work += key.size() + SizeOf(value);
+      for (const auto& [key, value] : again.attributes) work += key.size() + SizeOf(value, kValue);
       ZT_RETURN_IF_ERROR(Spend(work));
       index_.datasets.push_back(std::move(again));
       return OkStatus();
@@ -277,14 +278,14 @@ class Walker {
     for (std::string& name : AttributeNames(object)) {
       std::string key = path.empty() ? name : path + "/" + name;
       auto value = ReadAttribute(object, name.c_str(), std::min(kMostAttribute, attributes_));
-      const std::uint64_t size = value ? key.size() + SizeOf(*value) : 0;
+      const std::uint64_t size = value ? key.size() + SizeOf(*value, sizeof(Value)) : 0;
       const bool fresh =
           &to == &index_.attributes ? keys_.insert(key).second : keys.insert(key).second;
       if (!value || !fresh || key.empty() || !IsUtf8(key) || size > attributes_) {
         left_out_.Add(Quote(key));
         continue;
       }
-      ZT_RETURN_IF_ERROR(Spend(size));
+      ZT_RETURN_IF_ERROR(Spend(key.size() + SizeOf(*value, kValue)));
       attributes_ -= size;
       to.emplace_back(std::move(key), *std::move(value));
     }
@@ -295,26 +296,28 @@ class Walker {
     const Handle type(H5Dget_type(id));
     if (H5Tget_class(type.get()) != H5T_ENUM || IsBool(type.get())) return OkStatus();
     auto labels = LabelsOf(type.get(), std::min(kMostAttribute, attributes_));
-    std::uint64_t size = 0;
+    std::uint64_t size = 0, work = 0;
     for (const auto& [key, value] : labels.value_or(Value::Map())) {
-      size += key.size() + SizeOf(value);
+      size += key.size() + SizeOf(value, sizeof(Value));
+      work += key.size() + SizeOf(value, kValue);
       if (FindMember(dataset.attributes, key) != nullptr) size = ~std::uint64_t{0} / 2;
     }
     if (!labels || size > attributes_) {
       left_out_.Add("the labels of " + Quote(dataset.name));
       return OkStatus();
     }
-    ZT_RETURN_IF_ERROR(Spend(size));
+    ZT_RETURN_IF_ERROR(Spend(work));
     attributes_ -= size;
     for (Value::Member& label : *labels) dataset.attributes.push_back(std::move(label));
     return OkStatus();
   }
 
-  std::uint64_t SizeOf(const Value& value) const {
-    std::uint64_t size = sizeof(Value);
+  // The bytes of the texts in a value, and `each` for every value.
+  std::uint64_t SizeOf(const Value& value, std::uint64_t each) const {
+    std::uint64_t size = each;
     if (const auto* text = value.AsString()) size += text->size();
     if (const auto* array = value.AsArray()) {
-      for (const Value& item : *array) size += SizeOf(item);
+      for (const Value& item : *array) size += SizeOf(item, each);
     }
     return size;
   }

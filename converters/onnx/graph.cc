@@ -21,7 +21,7 @@ constexpr std::size_t kMaxTensors = std::size_t{1} << 18;
 constexpr std::uint64_t kMaxText = std::uint64_t{64} << 20;
 // Limit on the bytes of all names: kFreeNames plus kNamesPerByte for each byte of the file. The
 // name of a node is part of the names of all its attributes.
-constexpr std::uint64_t kFreeNames = std::uint64_t{16} << 20;
+constexpr std::uint64_t kFreeNames = std::uint64_t{256} << 10;
 constexpr std::uint64_t kNamesPerByte = 4;
 constexpr int kMaxDepth = 64;  // nesting of graphs within nodes
 // Limit on the bytes of a function's name, which is prefixed to the names of its tensors.
