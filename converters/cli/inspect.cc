@@ -336,8 +336,8 @@ Status AddStats(const Args& args, std::unique_ptr<TensorSource> source, Listing&
 
 StatusOr<std::vector<Listing>> ListAll(const Args& args) {
   const Operands operands = Divide(args);
-  const auto of = [&](const std::string& file) {
-    Args one = args;
+  Args one = args;  // copied once: there may be thousands of operands
+  const auto of = [&](const std::string& file) -> const Args& {
     one.inputs = {file};
     return one;
   };

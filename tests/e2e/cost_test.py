@@ -665,3 +665,12 @@ class Cost(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             wrong = sum(pool.map(lambda case: try_case(*case), chosen), [])
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+
+    def test_twice_as_many_files_to_inspect_cost_twice_as_much(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-cost-"))
+        self.addCleanup(shutil.rmtree, folder)
+        name = tensors(folder, 1)
+        files = [5000, 10000]
+        size = bytes_of(folder / name)
+        small, large = (measure(["inspect", *[name] * n], 1, folder, {"{}": name}) for n in files)
+        self.assertEqual(excess(small, large, [n * size for n in files], promised()["safetensors"], 1), [], large.said)
