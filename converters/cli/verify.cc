@@ -476,8 +476,8 @@ int RunOn(const Args& args) {
 }  // namespace
 
 int RunVerify(const Args& args) {
-  const bool of_source =
-      HasRules(args) || !args.files.empty() || args.quant != "keep" || !args.from.empty();
+  const bool of_source = HasRules(args) || !args.files.empty() || args.quant != "keep" ||
+                         !args.from.empty() || args.void_type.has_value() || args.sparse != "auto";
   if (of_source && args.against.empty()) {
     return Fail(args, InvalidArgument("--dtype, --files and other rules need --against SOURCE"));
   }
