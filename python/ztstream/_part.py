@@ -19,7 +19,7 @@ class Report(NamedTuple):
     problems: a line for each thing that is wrong, with (tensor, component) before it.
     objects, components: how many were looked at.
     digests: how many digests were compared; unhashed: components whose content no digest was compared with.
-    undecodable: components whose layout, type or encoding is not known; unchecked: objects with a rule that takes too much
+    undecodable: objects or components of an unknown layout, type or encoding; unchecked: objects with a rule that takes too much
         memory to be looked at.
     """
 
