@@ -247,7 +247,8 @@ class Hdf5Source final : public TensorSource {
       counted_.insert(dataset.address);
       declared_ = all;
     } else if (dataset.problem.empty()) {
-      dataset.problem = "with its " + std::to_string(size) + " bytes the datasets have more than " +
+      dataset.problem = "with its " + std::to_string(size) +
+                        " bytes the datasets have more than 1 GiB, and more than " +
                         std::to_string(kMaxExpansion) + " times the " + std::to_string(have) +
                         " of the file, as if it had never been written";
     }

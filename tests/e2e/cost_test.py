@@ -243,6 +243,14 @@ def attribute_lists(path, n):
     return zt(path, {"x": dense(attributes={"a": [[0]] * n})})
 
 
+def attribute_chains(path, n):
+    """Lists in lists, a byte each."""
+    chain = 0
+    for _ in range(50):
+        chain = [chain]
+    return zt(path, {"x": dense(attributes={"a": [chain] * (n // 50)})})
+
+
 def attributed(path, n):
     return zt(path, {f"x{i:06}": dense(attributes={"a": [1, 2, {"b": i}]}) for i in range(n)})
 
@@ -541,6 +549,7 @@ CASES = [
     (parts_that_are_not_known, 1500, [LISTED, VERIFY, JSON_VERIFY]),
     (damaged_components_of_a_long_name, 2000, [VERIFY, JSON_VERIFY]), (aliases_of_a_long_name, 4000, [INSPECT, LISTED, VERIFY, DIFF]),
     (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY, extract("gguf")]), (attribute_lists, 400000, [DIFF, CONVERT, SHARDED]),
+    (attribute_chains, 2000000, [INSPECT, DIFF, convert("--shards", "1")]),
     (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
