@@ -162,9 +162,11 @@ Values ReadValues(hid_t attribute, hid_t type, hid_t space, std::uint64_t count,
     case H5T_FLOAT:
       if (H5Tget_size(type) > 8) return std::nullopt;
       return ReadNumbers<double, double>(attribute, H5T_NATIVE_DOUBLE, count);
-    case H5T_ENUM:
-      if (!IsBool(type)) return std::nullopt;
-      return ReadNumbers<unsigned char, bool>(attribute, type, count);
+    case H5T_ENUM: {
+      if (IsBool(type)) return ReadNumbers<unsigned char, bool>(attribute, type, count);
+      const Handle base(H5Tget_super(type));  // libhdf5 converts to its integers
+      return ReadValues(attribute, base.get(), space, count, most);
+    }
     case H5T_STRING:
       return H5Tis_variable_str(type) > 0 ? ReadTexts(attribute, type, space, count, most)
                                           : ReadFixedTexts(attribute, type, count, most);

@@ -59,8 +59,8 @@ class Walker {
     }
     if (!left_out_.empty()) {
       Warn(
-          "attributes that are neither numbers and texts nor lists of these, or too large, are "
-          "left out: " +
+          "attributes of other types than numbers and texts, of several dimensions, or too large, "
+          "are left out: " +
           left_out_.ToString());
     }
     return std::move(index_);

@@ -329,15 +329,18 @@ class Hdf5(EndToEnd):
                               below=numpy.int8(-3), shape=numpy.array([2, 3], ">u2"), flag=True, half=numpy.float16(1.5),
                               long="x" * 100000)
             file.attrs["matrix"] = numpy.zeros((2, 2))
+            file.attrs.create("kind", -3, dtype=h5py.enum_dtype({"A": -3}, basetype=">i2"))
+            file.attrs["kinds"] = numpy.array([0, 200], dtype=h5py.enum_dtype({"A": 0, "B": 200}, basetype="u1"))
             file["g"].attrs["weight_names"] = numpy.array([b"w:0"])
             file["g/w"].attrs["units"] = "m"
         process = self.run_program("convert", source, "-o", self.path("out.zt"))
-        self.assertIn("left out: 'matrix'\n", process.stderr.decode())
+        self.assertIn("of several dimensions, or too large, are left out: 'matrix'\n", process.stderr.decode())
         read = read_zt(self.path("out.zt"))
         self.assertEqual({key: read["attributes"].get(key) for key in
-                          ("version", "names", "fixed", "epoch", "rate", "below", "shape", "flag", "half", "g/weight_names")},
+                          ("version", "names", "fixed", "epoch", "rate", "below", "shape", "flag", "half", "g/weight_names", "kind",
+                           "kinds")},
                          {"version": "2.15", "names": ["a", "b"], "fixed": ["ab", "c"], "epoch": 7, "rate": 0.5, "below": -3,
-                          "shape": [2, 3], "flag": True, "half": 1.5, "g/weight_names": ["w:0"]})
+                          "shape": [2, 3], "flag": True, "half": 1.5, "g/weight_names": ["w:0"], "kind": -3, "kinds": [0, 200]})
         self.assertEqual(len(read["attributes"]["long"]), 100000)
         self.assertEqual(read["objects"]["g/w"]["attributes"]["units"], "m")
 
