@@ -21,10 +21,13 @@ struct FloatLayout {
   std::size_t size, sign, exponent, exponent_bits, mantissa, mantissa_bits, bias;
   std::string_view name;
 };
+// The fields of f8_e4m3fn, too, but libhdf5 converts 0x78 to infinity and what follows to NaN, as in
+// IEEE 754, where f8_e4m3fn has the numbers 256 to 448.
+constexpr std::string_view kE4m3 = "f8_e4m3";
 constexpr FloatLayout kFloats[] = {
     {8, 63, 52, 11, 0, 52, 1023, "f64"}, {4, 31, 23, 8, 0, 23, 127, "f32"},
     {2, 15, 10, 5, 0, 10, 15, "f16"},    {2, 15, 7, 8, 0, 7, 127, "bf16"},
-    {1, 7, 2, 5, 0, 2, 15, "f8_e5m2"},   {1, 7, 3, 4, 0, 3, 7, "f8_e4m3fn"},
+    {1, 7, 2, 5, 0, 2, 15, "f8_e5m2"},   {1, 7, 3, 4, 0, 3, 7, kE4m3},
 };
 
 Elements Refused(std::string_view what) { return {{}, 1, "its elements are " + std::string(what)}; }
@@ -56,6 +59,12 @@ Elements FloatsOf(hid_t type) {
           layout.exponent == known.exponent && layout.exponent_bits == known.exponent_bits &&
           layout.mantissa == known.mantissa && layout.mantissa_bits == known.mantissa_bits &&
           layout.bias == known.bias) {
+        if (known.name == kE4m3) {
+          return Refused(
+              "floats of 4 bits of exponent and 3 of mantissa with an infinity, which f8_e4m3fn "
+              "does "
+              "not have; save them as float16 (with h5py: file[new_name] = file[name][()])");
+        }
         return {std::string(known.name), SwapOf(type), {}};
       }
     }

@@ -230,6 +230,23 @@ class Hdf5(EndToEnd):
                            says=(f"tensor '{name}'", word))
         self.assertEqual(list(self.converted(source, "--include", "good")["objects"]), ["good"])
 
+    def test_floats_of_4_bits_of_exponent(self):
+        """libhdf5 converts them as IEEE 754 has them: f8_e4m3fn has numbers where they are infinite."""
+        source = self.path("m.h5")
+        kind = h5py.h5t.IEEE_F32LE.copy()
+        kind.set_fields(7, 3, 4, 0, 3)
+        kind.set_size(1)
+        kind.set_ebias(7)
+        kind.set_precision(8)
+        with h5py.File(source, "w") as file:
+            space = h5py.h5s.create_simple((4,))
+            h5py.h5d.create(file.id, b"w", kind, space).write(h5py.h5s.ALL, h5py.h5s.ALL,
+                                                              numpy.array([0x38, 0x77, 0x78, 0x7e], "u1"), mtype=kind)
+        with h5py.File(source) as file:
+            self.assertEqual(str(file["w"][()]), "[  1. 240.  inf  nan]")
+        self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"),
+                       says=("tensor 'w'", "with an infinity, which f8_e4m3fn does not have; save them as float16"))
+
     def test_a_dataset_of_a_newer_library(self):
         """Appended by h5py 3.16 with libver="latest" to a file that older libraries read."""
         source = FILES / "newer.h5"
