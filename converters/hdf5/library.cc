@@ -104,7 +104,8 @@ Status Damaged(std::string_view what) {
     H5get_libversion(&major, &minor, &release);
     return Unsupported(std::string(what) + " cannot be read by libhdf5 " + std::to_string(major) +
                        "." + std::to_string(minor) + "." + std::to_string(release) + " (" + words +
-                       "): a newer library wrote it, whose h5repack can write it in an older form");
+                       "): a newer library wrote it; copy what it holds with an h5py that reads "
+                       "it, which writes an older form (new_file[name] = old_file[name][()])");
   }
   return InvalidData("it is damaged: " + std::string(what) + " cannot be read" +
                      (words.empty() ? "" : " (libhdf5: " + words + ")"));
