@@ -68,6 +68,14 @@ herr_t ReadDriver(H5FD_t* file, H5FD_mem_t, hid_t, haddr_t offset, std::size_t s
 }
 herr_t WriteDriver(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, std::size_t, const void*) { return -1; }
 
+// The driver that makes several files of one, if its name stands near the begin of the first.
+std::string_view DriverOf(ByteSource& bytes) {
+  std::string head(std::min<std::uint64_t>(bytes.size().value_or(0), 1024), '\0');
+  if (!bytes.ReadAt(0, std::as_writable_bytes(std::span(head))).ok()) return "";
+  if (head.find("NCSAfami") != head.npos) return "family";
+  return head.find("NCSAmult") != head.npos ? "split" : "";
+}
+
 hid_t RegisterDriver() {
   H5FD_class_t driver{};
 #ifdef H5FD_CLASS_VERSION
@@ -127,7 +135,15 @@ StatusOr<std::unique_ptr<Library>> Library::Open(ByteSource& bytes, std::uint64_
     return IoError("libhdf5 cannot be set up");
   }
   library->file_ = Handle(H5Fopen(bytes.name().c_str(), H5F_ACC_RDONLY, access.get()));
-  if (!library->file_.ok()) return Damaged("the superblock");
+  if (!library->file_.ok()) {
+    const Status damaged = Damaged("the superblock");
+    const std::string_view driver = DriverOf(bytes);
+    if (driver.empty()) return damaged;
+    return Unsupported("it is one of the files that HDF5's driver '" + std::string(driver) +
+                       "' makes of one; open them with h5py and copy what they hold into one file: "
+                       "h5py.File(name, driver='" +
+                       std::string(driver) + "'), new_file[name] = old_file[name][()]");
+  }
   return library;
 }
 

@@ -247,6 +247,16 @@ class Hdf5(EndToEnd):
         self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("x.zt"),
                        says=("tensor 'w'", "with an infinity, which f8_e4m3fn does not have; save them as float16"))
 
+    def test_files_of_a_driver(self):
+        for version in "earliest", "latest":
+            with h5py.File(self.path("part%d.h5"), "w", driver="family", memb_size=5000, libver=version) as file:
+                file["w"] = numpy.ones((50, 30), "f4")
+            with h5py.File(self.path("s"), "w", driver="split", libver=version) as file:
+                file["w"] = numpy.ones(3)
+            for name, driver in ("part0.h5", "family"), ("s-m.h5", "split"):
+                self.fail_with(UNSUPPORTED, "convert", self.path(name), "-o", self.path("x.zt"),
+                               says=(f"one of the files that HDF5's driver '{driver}' makes of one", "copy what they hold into one"))
+
     def test_a_dataset_of_a_newer_library(self):
         """Appended by h5py 3.16 with libver="latest" to a file that older libraries read."""
         source = FILES / "newer.h5"
