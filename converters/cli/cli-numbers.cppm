@@ -8,8 +8,10 @@ namespace zt::cli::internal {
 
 // How the stored elements of a component become numbers.
 struct NumberForm {
+  // The name of the type in the file: "bf16", "q4_0", "int4".
+  std::string stored;
   // The type of the numbers: bool, an integer, f16, f32, f64, complex64 or complex128. Types that
-  // numpy lacks become f32, which holds all their values.
+  // numpy lacks become f32 or i8, which hold all their values.
   ElementType element;
   std::shared_ptr<const Transform> decode = nullptr;  // null if the bytes are the numbers
   // The smallest run that can be decoded alone: its size in bytes, and in numbers.

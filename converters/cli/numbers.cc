@@ -11,11 +11,11 @@ import :numbers;
 namespace zt::cli::internal {
 namespace {
 
-// Bytes that each stand for `kEach` numbers out of a table, as f32.
-template <std::size_t kEach>
+// Bytes that each stand for `kEach` numbers out of a table.
+template <std::size_t kEach, class Number = float>
 class Lookup final : public Transform {
  public:
-  using Table = std::array<std::array<float, kEach>, 256>;
+  using Table = std::array<std::array<Number, kEach>, 256>;
   explicit Lookup(const Table& table) : table_(table) {}
   std::size_t input_unit() const override { return 1; }
   std::size_t output_unit() const override { return sizeof(table_[0]); }
@@ -25,7 +25,7 @@ class Lookup final : public Transform {
       const auto& numbers = table_[static_cast<std::uint8_t>(in[i])];
       std::memcpy(&out[i * sizeof numbers], numbers.data(), sizeof numbers);
     }
-    LittleEndian(out, sizeof(float));
+    LittleEndian(out, sizeof(Number));
   }
 
  private:
@@ -50,6 +50,34 @@ std::shared_ptr<const Transform> DecodeE2m1() {
   for (std::size_t i = 0; i < 256; ++i) table[i] = {value(i & 15), value(i >> 4)};
   return std::make_shared<const Lookup<2>>(table);
 }
+
+// Several to a byte, the first in the lowest bits.
+template <std::size_t kBits, bool kSigned>
+std::shared_ptr<const Transform> DecodeIntegers() {
+  constexpr int kEnd = 1 << kBits;
+  typename Lookup<8 / kBits, std::int8_t>::Table table;
+  for (std::size_t i = 0; i < 256; ++i) {
+    for (std::size_t k = 0; k < 8 / kBits; ++k) {
+      const int code = static_cast<int>(i >> k * kBits) % kEnd;
+      table[i][k] = static_cast<std::int8_t>(kSigned && code >= kEnd / 2 ? code - kEnd : code);
+    }
+  }
+  return std::make_shared<const Lookup<8 / kBits, std::int8_t>>(table);
+}
+
+// The formats of ONNX's elements that share bytes; their shape counts elements.
+struct PackedFormat {
+  std::string_view format, name;
+  std::shared_ptr<const Transform> (*decode)();
+  DType decoded;
+};
+constexpr PackedFormat kPacked[] = {
+    {"onnx.int4/1", "int4", DecodeIntegers<4, true>, DType::kI8},
+    {"onnx.uint4/1", "uint4", DecodeIntegers<4, false>, DType::kI8},
+    {"onnx.int2/1", "int2", DecodeIntegers<2, true>, DType::kI8},
+    {"onnx.uint2/1", "uint2", DecodeIntegers<2, false>, DType::kI8},
+    {"onnx.float4e2m1/1", "float4e2m1", DecodeE2m1, DType::kF32},
+};
 
 // The shape of packed elements by the attribute logical_shape, since the object's own counts bytes;
 // nullopt if there is none, or another number of elements.
@@ -90,19 +118,35 @@ std::vector<std::byte> NumberForm::Decoded(std::span<const std::byte> units) con
 
 StatusOr<NumberForm> FormOf(const Object& object, std::size_t component) {
   const Component& stored = object.components[component];
-  NumberForm form{.element = stored.element, .shape = object.shape, .numbers = 0};
+  NumberForm form{.stored = std::string(Name(stored.element)),
+                  .element = stored.element,
+                  .shape = object.shape,
+                  .numbers = 0};
+  const auto* const packed = std::ranges::find_if(
+      kPacked, [&](const PackedFormat& each) { return object.format == each.format; });
+  const bool is_packed =
+      packed != std::end(kPacked) && stored.element == ElementType{DType::kU8, ""};
   if (const GgmlBlock* block = FindGgmlBlockOfFormat(object.format); block != nullptr) {
     ZT_ASSIGN_OR_RETURN(form.decode, MakeDequantize(block->name, DType::kF32));
     form.unit_numbers = block->elems;
+    form.stored = block->name;
+    form.element = {DType::kF32, ""};
+  } else if (is_packed) {
+    form.decode = packed->decode();
+    form.stored = packed->name;
+    form.element = {packed->decoded, ""};
+    form.unit_numbers = form.decode->output_unit() / ByteWidth(packed->decoded);
   } else if (object.format.starts_with("gguf.")) {
     return NotKnown(object.format);
   } else {
     ZT_ASSIGN_OR_RETURN(form.decode, DecoderOf(stored.element));
-    if (form.decode != nullptr) form.unit_numbers = form.decode->output_unit() / sizeof(float);
+    if (form.decode != nullptr) {
+      form.unit_numbers = form.decode->output_unit() / sizeof(float);
+      form.element = {DType::kF32, ""};
+    }
   }
   form.unit_bytes =
       form.decode != nullptr ? form.decode->input_unit() : ElementBytes(stored.element);
-  if (form.decode != nullptr) form.element = {DType::kF32, ""};
   if (stored.bytes == kUnknownSize || stored.bytes % form.unit_bytes != 0)
     return NotKnown(object.format + " of " + std::to_string(stored.bytes) + " bytes");
   form.numbers = stored.bytes / form.unit_bytes * form.unit_numbers;
@@ -114,6 +158,9 @@ StatusOr<NumberForm> FormOf(const Object& object, std::size_t component) {
       form.shape.back() *= form.unit_numbers;
     }
   }
+  if (const auto count = ElementCount(form.shape);
+      is_packed && count && (*count + form.unit_numbers - 1) / form.unit_numbers == stored.bytes)
+    form.numbers = *count;
   if (object.components.size() > 1 || ElementCount(form.shape) != form.numbers)
     form.shape = {form.numbers};
   return form;

@@ -388,8 +388,6 @@ Status PrintValues(const Args& args, const Wanted& wanted, const Object& object,
   ZT_ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSlice(wanted.slice, form.shape));
   Taker taker(form, std::move(stretch));
   if (!args.json) return PrintText(taker, form, axes, unchanged);
-  const GgmlBlock* const block = FindGgmlBlockOfFormat(object.format);
-  const ElementType& element = object.components[wanted.id.component].element;
   std::vector<std::uint64_t> shape;
   for (const Axis& axis : axes) {
     if (axis.kept) shape.push_back(axis.count);
@@ -399,7 +397,7 @@ Status PrintValues(const Args& args, const Wanted& wanted, const Object& object,
   json.erase("ok");
   json["file"] = args.file();
   json["name"] = wanted.name;
-  json["dtype"] = block != nullptr ? block->name : Name(element);
+  json["dtype"] = form.stored;
   json["shape"] = shape;
   std::string text = Dump(json);
   text.resize(text.rfind('}'));

@@ -12,6 +12,7 @@ import numpy
 import figures
 import make_safetensors
 import number_formats
+import onnx_assembler as onnx
 import random_inputs
 import support
 from support import DATA, DONE, PROGRAM, UNSUPPORTED, USAGE
@@ -170,6 +171,24 @@ class Show(support.EndToEnd):
             for text in ("", "3", "1::5,7:20:3", "::-1,::-1", "4,5"):
                 self.check(file, "w", array, text)
         self.fail_with(UNSUPPORTED, "show", path, "x", says="the numbers of f6_e2m3 are not known")
+
+    def test_packed_elements_of_onnx(self):
+        """The first is in the lowest bits, and the last byte may be half empty."""
+        data = bytes(random.Random(3).randrange(256) for _ in range(8))
+        codes = {bits: [each >> shift & (1 << bits) - 1 for each in data for shift in range(0, 8, bits)] for bits in (2, 4)}
+        signed = lambda bits: [each - (1 << bits if each >> bits - 1 else 0) for each in codes[bits]]
+        floats = [float(each) for each in figures.numbers("f4_e2m1", data)]
+        kinds = {21: ("uint4", 4, codes[4]), 22: ("int4", 4, signed(4)), 23: ("float4e2m1", 4, floats), 25: ("uint2", 2, codes[2]),
+                 26: ("int2", 2, signed(2))}
+        for number, (name, bits, expected) in kinds.items():
+            count = 64 // bits - 1
+            source = self.put("m.onnx", onnx.model(onnx.tensor("w", number, (count,), onnx.field(9, data))))
+            self.succeed("convert", "-f", source, "-o", self.path("o.zt"))
+            for each in source, self.path("o.zt"):
+                shown = self.json("show", "--json", each)
+                self.assertEqual((shown["dtype"], shown["shape"], shown["values"]), (name, [count], expected[:-1]))
+                self.assertEqual(self.json("show", "--json", each, "w[3:6]")["values"], expected[3:6])
+        self.assertEqual(self.succeed("show", DATA / "onnx/packed.onnx", "i4"), b"[ 1 -2  3 -8  7]\n")
 
     def test_gguf_blocks_are_dequantized(self):
         for name in ("quants.gguf", "kquants.gguf"):
