@@ -35,6 +35,8 @@ constexpr Magic kMagics[] = {
     {0, "BZh"sv, "compressed with bzip2; decompress it first (bunzip2)"},
     {0, "7z\xbc\xaf\x27\x1c"sv, "a 7z archive; unpack it first"},
     {257, "ustar"sv, "a tar archive; unpack it first"},
+    {4, "ORTM"sv,
+     "an ONNX Runtime model (.ort), which is not read; convert the .onnx file that it was made of"},
     {4, "TFL3"sv, "a TensorFlow Lite model, which is not read"},
     {0, "PAR1"sv, "a Parquet file, which holds tables, not tensors"},
     {0, "MATLAB 5.0 MAT-file"sv,

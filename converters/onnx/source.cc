@@ -436,10 +436,11 @@ bool LooksLikeOnnx(std::span<const std::byte> head) {
   // ir_version, a small number, then another field of ModelProto.
   if (head.size() < 3 || head[0] != std::byte{0x08}) return false;
   if (head[1] < std::byte{1} || head[1] > std::byte{0x1f}) return false;
-  // A TensorFlow SavedModel begins with 1, too, and then has a message where ONNX has the producer's
-  // name.
+  // A TensorFlow SavedModel begins with 1, too, and then has a message, never an empty one, where
+  // ONNX has the producer's name.
   if (head[1] == std::byte{1} && head[2] == std::byte{0x12}) {
-    return head.size() > 4 && head[3] < std::byte{0x80} && head[4] >= std::byte{0x20};
+    return head.size() > 4 && head[3] < std::byte{0x80} &&
+           (head[3] == std::byte{0} || head[4] >= std::byte{0x20});
   }
   for (const unsigned tag : {0x12u, 0x1au, 0x22u, 0x28u, 0x32u, 0x3au, 0x42u, 0x72u}) {
     if (head[2] == static_cast<std::byte>(tag)) return true;

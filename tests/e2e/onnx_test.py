@@ -254,6 +254,13 @@ class Onnx(EndToEnd):
         for begin in (b"\x08\x01\x12\x05\x0a\x03abc", b"\x08\x01\x12\x85\x80\x04\x0a\x03abc"):
             self.fail_with(UNSUPPORTED, "convert", self.put("m", begin), "-o", self.path("x.zt"), says="a TensorFlow SavedModel")
 
+    def test_a_first_version_without_a_producer(self):
+        source = self.put("m", field(1, 1) + field(2, "") + field(7, graph(tensors=[tensor("w", 1, (2,), RAW)])))
+        self.assertEqual(self.converted(source)["objects"]["w"]["components"]["data"]["bytes"], RAW[2:])
+
+    def test_a_model_of_onnx_runtime(self):
+        self.fail_with(UNSUPPORTED, "inspect", self.put("m.ort", b"\x20\0\0\0ORTM" + bytes(64)), says="an ONNX Runtime model (.ort)")
+
     def test_a_model_without_weights(self):
         process = self.expect(DONE, "convert", self.put("m.onnx", whole(graph(node("Identity", "y")))), "-o", self.path("x.zt"))
         self.assertIn("the model holds no weights", process.stderr.decode())
