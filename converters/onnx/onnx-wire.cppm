@@ -30,6 +30,8 @@ class Cursor {
   // `bytes` must not be sequential and must outlive the cursor.
   explicit Cursor(ByteSource& bytes) : bytes_(bytes), size_(*bytes.size()) {}
 
+  static constexpr std::uint64_t kNoEnd = ~std::uint64_t{0};
+
   inline std::uint64_t at() const { return at_; }
   inline std::uint64_t size() const { return size_; }
   inline void SkipTo(std::uint64_t at) { at_ = at; }
@@ -38,7 +40,8 @@ class Cursor {
   StatusOr<std::uint64_t> Varint(std::uint64_t end);
   // Fills `out`.
   Status Bytes(std::span<std::byte> out);
-  // Reads the next field of a message that ends at `end`, and skips its content.
+  // Reads the next field of a message that ends at `end`, and skips its content. `end` may be
+  // kNoEnd for the message that is the file: what reaches beyond that has been truncated.
   StatusOr<Field> Next(std::uint64_t end);
   // Reads a name; kUnimplemented if it is longer than 1 MiB. Does not restore the position.
   StatusOr<std::string> Name(const FileRange& range);
@@ -59,8 +62,10 @@ class Cursor {
 template <typename Function>
 Status ForEachField(Cursor& cursor, const FileRange& range, Function f) {
   cursor.SkipTo(range.offset);
+  // No other message begins where the file does.
+  const std::uint64_t end = range.offset == 0 ? Cursor::kNoEnd : range.end();
   while (cursor.at() < range.end()) {
-    auto field = cursor.Next(range.end());
+    auto field = cursor.Next(end);
     if (!field.ok()) return field.status();
     const std::uint64_t after = cursor.at();
     if (Status status = f(*field); !status.ok()) return status;

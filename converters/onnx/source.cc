@@ -90,7 +90,8 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
   const std::filesystem::file_type type =
       remote ? std::filesystem::file_type::regular : std::filesystem::status(path, error).type();
   if (remote ? !Exists(path.string()) : type == std::filesystem::file_type::not_found)
-    return InvalidData("the file of its external data, " + Quote(location) + ", is missing");
+    return InvalidData("the file of its external data, " + Quote(location) +
+                       ", is missing; put it into the model's folder");
   if (!error && type != std::filesystem::file_type::regular)
     return InvalidData(context + " is not a regular file");
   auto file = OpenFile(path.string());
@@ -406,9 +407,10 @@ class OnnxSource final : public TensorSource, public ModelTaker {
     ZT_ASSIGN_OR_RETURN(const std::uint64_t have,
                         KnownSize(file, "its external data " + Quote(where.location)));
     if (where.offset > have || size > have - where.offset) {
-      return InvalidData("its external data ends at byte " + std::to_string(where.offset) + " + " +
-                         std::to_string(size) + ", the file " + Quote(where.location) +
-                         " at byte " + std::to_string(have));
+      const auto end = CheckedAdd(where.offset, size);
+      return InvalidData("its external data ends at byte " +
+                         (end ? std::to_string(*end) : "2^64 or beyond it") + ", the file " +
+                         Quote(where.location) + " at byte " + std::to_string(have));
     }
     return Part{&file, where.offset};
   }

@@ -99,6 +99,7 @@ StatusOr<Field> Cursor::Next(std::uint64_t end) {
       return Damaged(begin, "a field has a wire type that protobuf does not have");
   }
   if (length > end - offset) return Damaged(begin, "a field reaches beyond its message");
+  if (length > size_ - offset) return Damaged(begin, "a field is cut off; the file is truncated");
   field.range = {offset, length};
   at_ = offset + length;
   return field;

@@ -261,6 +261,11 @@ class Onnx(EndToEnd):
     def test_a_model_of_onnx_runtime(self):
         self.fail_with(UNSUPPORTED, "inspect", self.put("m.ort", b"\x20\0\0\0ORTM" + bytes(64)), says="an ONNX Runtime model (.ort)")
 
+    def test_a_model_that_is_cut_off(self):
+        whole_model = field(1, 8) + field(2, "test") + field(7, graph(tensors=[tensor("w", 1, (2,), RAW)]))
+        for cut in range(9, len(whole_model)):  # from within the graph's field on
+            self.fail_with(INVALID, "inspect", self.put("m.onnx", whole_model[:cut]), says="the file is truncated")
+
     def test_a_model_without_weights(self):
         process = self.expect(DONE, "convert", self.put("m.onnx", whole(graph(node("Identity", "y")))), "-o", self.path("x.zt"))
         self.assertIn("the model holds no weights", process.stderr.decode())
@@ -357,12 +362,13 @@ class Onnx(EndToEnd):
             with self.subTest(location):
                 attempt(INVALID, "--follow-links", location=location)
                 attempt(0, follow=True, location=location)
-        attempt(INVALID, "is missing", location="none")
+        attempt(INVALID, "is missing; put it into the model's folder; --exclude leaves it out", location="none")
         attempt(INVALID, "regular file", location="below")
         attempt(INVALID, "regular file", location="pipe")
         attempt(INVALID, "without a name", location="")
-        attempt(INVALID, "ends at byte", location="weights", offset=57)
-        attempt(INVALID, "ends at byte", location="weights", offset=(1 << 63) - 8)
+        attempt(INVALID, "ends at byte 65, the file 'weights' at byte 64", location="weights", offset=57)
+        attempt(INVALID, f"ends at byte {1 << 63}, the file", location="weights", offset=(1 << 63) - 8)
+        attempt(INVALID, "ends at byte 2^64 or beyond it", location="weights", offset=(1 << 64) - 8)
         attempt(INVALID, "offset", location="weights", offset=-1)
         attempt(INVALID, "offset", location="weights", offset="x")
         attempt(INVALID, "9 bytes", location="weights", length=9)
