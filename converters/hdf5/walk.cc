@@ -79,6 +79,7 @@ class Walker {
     spent_ = bytes > budget_;
     if (spent_) {
       return Unsupported("its names and attributes would take more than " +
+                         std::to_string(kFreeIndex >> 10) + " KiB and " +
                          std::to_string(kIndexPerByte) + " times its size");
     }
     budget_ -= bytes;

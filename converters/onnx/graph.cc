@@ -384,6 +384,7 @@ class GraphReader {
   Status Spend(std::uint64_t bytes) {
     if (bytes > budget_) {
       return Unsupported("the names of its tensors would take more than " +
+                         std::to_string(kFreeNames >> 10) + " KiB and " +
                          std::to_string(kNamesPerByte) + " times its size");
     }
     budget_ -= bytes;

@@ -286,7 +286,7 @@ class Hdf5(EndToEnd):
         damaged = bytearray(source.read_bytes())
         damaged[at:at + 8] = bytes([99]) * 8
         source.write_bytes(damaged)
-        words = {"overflow": "overflows 64 bits", "text": "texts", "never": "2048 times", "never either": "2048 times", r"caf\xe9": "not UTF-8",
+        words = {"overflow": "overflows 64 bits", "text": "texts", "never": "more than 1 GiB, and more than 2048 times", "never either": "2048 times", r"caf\xe9": "not UTF-8",
                  r"gr\xfcn/x": "not UTF-8", "broken": "its header cannot be read"}
         rows = {row["name"] for row in self.json("inspect", "--json", source)["objects"]}
         self.assertEqual(rows, {"good", *words})
@@ -295,6 +295,14 @@ class Hdf5(EndToEnd):
             self.fail_with((UNSUPPORTED, INVALID), "convert", source, "--include", "^" + name.replace("\\", "."), "-o", self.path("x.zt"),
                            says=("tensor '" + name.replace("\\", r"\\"), word, "--exclude leaves it out"))
         self.assertEqual(list(self.converted(source, "--include", "good")["objects"]), ["good"])
+
+    def test_names_that_are_many_times_the_file(self):
+        source = self.path("m.h5")
+        with h5py.File(source, "w", libver="latest") as file:
+            group = file.create_group("\x01" * 8000)
+            for i in range(1000):
+                group[f"{i}"] = numpy.int32(1)
+        self.fail_with(UNSUPPORTED, "inspect", source, says="would take more than 256 KiB and 4 times its size")
 
     def test_names_that_are_alike_once_they_are_escaped(self):
         """Short ones too: each is listed by a name of its own, and neither goes when the other is left out."""

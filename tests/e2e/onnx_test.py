@@ -254,6 +254,11 @@ class Onnx(EndToEnd):
         for begin in (b"\x08\x01\x12\x05\x0a\x03abc", b"\x08\x01\x12\x85\x80\x04\x0a\x03abc"):
             self.fail_with(UNSUPPORTED, "convert", self.put("m", begin), "-o", self.path("x.zt"), says="a TensorFlow SavedModel")
 
+    def test_names_that_are_many_times_the_file(self):
+        several = (attribute(f"a{i}", 6, field(7, bytes(4))) for i in range(350))
+        source = self.put("m.onnx", whole(graph(node("LinearRegressor", "\x01" * 22000, *several, domain="ai.onnx.ml"))))
+        self.fail_with(UNSUPPORTED, "inspect", source, says="would take more than 256 KiB and 4 times its size")
+
     def test_a_first_version_without_a_producer(self):
         source = self.put("m", field(1, 1) + field(2, "") + field(7, graph(tensors=[tensor("w", 1, (2,), RAW)])))
         self.assertEqual(self.converted(source)["objects"]["w"]["components"]["data"]["bytes"], RAW[2:])
