@@ -57,27 +57,33 @@ struct Row {
   double rate() const { return static_cast<double>(bytes()) / seconds(); }
 };
 
-// Objects spread evenly over the input, at most `limit` bytes of them; the smallest one if none
-// fits.
+constexpr std::uint64_t kAll = ~std::uint64_t{0};
+
+// Objects that can be read, spread evenly over the input, at most `limit` bytes of them; the
+// smallest one if none fits.
 std::set<std::string> Sample(const TensorSource& source, std::uint64_t limit) {
+  std::vector<const Object*> objects;
   std::uint64_t total = 0;
-  for (const Object& object : source.objects()) total += Bytes(object);
+  for (std::uint32_t o = 0; o < source.objects().size(); ++o) {
+    if (!source.CheckReadable(o).ok()) continue;
+    objects.push_back(&source.objects()[o]);
+    total += Bytes(*objects.back());
+  }
   std::set<std::string> names;
   std::uint64_t seen = 0, taken = 0;
   const double share = total > limit ? static_cast<double>(limit) / static_cast<double>(total) : 1;
-  for (const Object& object : source.objects()) {
-    const std::uint64_t bytes = Bytes(object);
+  for (const Object* const object : objects) {
+    const std::uint64_t bytes = Bytes(*object);
     seen += bytes;
     if (taken + bytes > limit || static_cast<double>(taken) > share * static_cast<double>(seen))
       continue;
     taken += bytes;
-    names.insert(object.name);
+    names.insert(object->name);
   }
-  if (names.empty() && !source.objects().empty()) {
-    names.insert(
-        std::min_element(source.objects().begin(), source.objects().end(),
-                         [](const Object& a, const Object& b) { return Bytes(a) < Bytes(b); })
-            ->name);
+  if (names.empty() && !objects.empty()) {
+    names.insert((*std::ranges::min_element(objects, {}, [](const Object* object) {
+                   return Bytes(*object);
+                 }))->name);
   }
   return names;
 }
@@ -92,13 +98,13 @@ Work RawOf(const TensorSource& source) {
   return kConvert;
 }
 
-// The plan of the named objects, or of all if `names` is empty.
+// The plan of the named objects.
 StatusOr<Plan> PlanOf(const TensorSource& source, const std::set<std::string>& names,
                       const Work& work, ZstdOptions& zstd) {
   PlanOptions options;
   options.storage.digest = work.digest;
   ApplyZstd(ParseZstd(work.zstd), options.storage, zstd);
-  options.keep = [&](const Object& object) { return names.empty() || names.contains(object.name); };
+  options.keep = [&](const Object& object) { return names.contains(object.name); };
   return MakePlan(source, options);
 }
 
@@ -175,7 +181,7 @@ struct Report {
 // The estimated size of the output for the whole input.
 StatusOr<std::uint64_t> SizeOf(TensorSource& source, const Work& work) {
   WriterOptions options;
-  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, {}, work, options.zstd));
+  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, Sample(source, kAll), work, options.zstd));
   ZT_ASSIGN_OR_RETURN(const auto bytes, EstimateBytes(source, plan, options));
   return bytes.value_or(plan.output_bytes());
 }

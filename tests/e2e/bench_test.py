@@ -11,6 +11,8 @@ import time
 import support
 from support import INTERRUPTED, INVALID, IO, PROGRAM, USAGE
 
+import numpy
+
 import make_safetensors
 
 WORKS = ["read", "convert", "convert --zstd", "convert --zstd=huffman"]
@@ -141,6 +143,12 @@ class BenchCommand(support.EndToEnd):
         self.assertEqual(bytes_of("2MiB"), {2 << 20})  # a and b
         self.assertEqual(bytes_of("1536KiB"), {3 << 19})  # a and c: b would be too much
         self.assertEqual(bytes_of("1"), {1 << 19})  # none fits: the smallest
+
+    def test_what_cannot_be_read_is_not_measured(self):
+        path = self.path("t.npz")
+        numpy.savez(path, a=numpy.zeros(1000, "<f4"), s=numpy.array(["x"]))
+        rows = self.json("bench", "--json", "--runs", "1", path)["measurements"]
+        self.assertEqual({row["bytes"] for row in rows}, {4000})
 
     def test_folder_of_shards(self):
         shards = self.path("model")
