@@ -40,9 +40,9 @@ struct Tensor {
   std::string name;
   Layout layout = Layout::kDense;
   Shape shape;
-  StorageView values;  // of a dense tensor: all of it
-  StorageView indices,
-      pointers;  // of a sparse tensor; `indices` of COO are coordinates, of CSC rows
+  StorageView values;             // of a dense tensor: all of it
+  StorageView indices;            // of a sparse tensor; those of COO are coordinates, of CSC rows
+  StorageView pointers;           // of CSR and CSC
   NodeId state = Graph::kNoNode;  // attributes that were set on it
   Value::Map attributes;          // those of `state` that are numbers, texts, flags
   std::string problem;            // why it cannot be converted; empty if it can
