@@ -55,7 +55,13 @@ Status StorageSource::Init(Contents contents, std::vector<StorageLocation> place
   if (pipe_) ZT_RETURN_IF_ERROR(CheckOrder());
   MakeViews(memory_limit, memory.bands);
   for (std::uint32_t i = 0; i < entries_.size(); ++i) {
-    if (!entries_[i].problem.empty()) problems_.emplace(i, Unsupported(entries_[i].problem));
+    if (!entries_[i].problem.empty()) {
+      problems_.emplace(i, Unsupported(entries_[i].problem));
+    } else if (!pipe_ && HasOwnPointers(i) && objects_[i].components[1].bytes == 0) {
+      // Nothing will be read by these pointers.
+      const Status valid = CheckAllPointers(entries_[i].parts.back());
+      if (!valid.ok()) problems_.emplace(i, valid);
+    }
   }
   return OkStatus();
 }
@@ -392,13 +398,19 @@ Status StorageSource::HoldIfReadBack(const StoragePart& part, std::uint64_t offs
   return OkStatus();
 }
 
-// Indices from element `first` on, widened to 64 bits and validated.
-Status StorageSource::ReadIndices(const StoragePart& part, std::uint64_t first,
-                                  std::span<std::uint64_t> out) {
+// Indices or pointers from element `first` on, widened to 64 bits.
+Status StorageSource::ReadStored(const StoragePart& part, std::uint64_t first,
+                                 std::span<std::uint64_t> out) {
   const std::uint64_t width = ByteWidth(part.dtype);
   std::vector<std::byte> raw(out.size() * width);
   ZT_RETURN_IF_ERROR(ReadRaw(part, first * width, raw));
-  ZT_RETURN_IF_ERROR(WidenToU64(raw, part.dtype, out));
+  return WidenToU64(raw, part.dtype, out);
+}
+
+// As ReadStored, and validated.
+Status StorageSource::ReadIndices(const StoragePart& part, std::uint64_t first,
+                                  std::span<std::uint64_t> out) {
+  ZT_RETURN_IF_ERROR(ReadStored(part, first, out));
   if (part.kind == Kind::kPointers) return CheckPointers(part, first, out);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const std::uint64_t bound = part.bounds[(first + i) / part.column];
@@ -410,29 +422,58 @@ Status StorageSource::ReadIndices(const StoragePart& part, std::uint64_t first,
   return OkStatus();
 }
 
-// The columns of entries from `first` on, by the pointers, all of which are validated with the first
-// entry.
+// Validates all pointers of a part, once for all that have its number.
+Status StorageSource::CheckAllPointers(const StoragePart& part) {
+  constexpr std::uint64_t kStep = 4096;
+  {
+    const std::lock_guard lock(checked_mutex_);
+    const auto known = checked_.find(part.number);
+    if (known != checked_.end() && known->second == part.bounds[0]) return OkStatus();
+  }
+  const std::uint64_t count = part.bytes / 8;
+  std::vector<std::uint64_t> some;
+  for (std::uint64_t at = 0; at < count; at += some.size()) {
+    some.resize(std::min(kStep, count - at));
+    ZT_RETURN_IF_ERROR(ReadIndices(part, at, some));
+  }
+  const std::lock_guard lock(checked_mutex_);
+  checked_.emplace(part.number, part.bounds[0]);
+  return OkStatus();
+}
+
+// The columns of entries from `first` on, by the pointers. Those after a column are read at once;
+// beyond them the next column with entries is found by doubling, so that empty ones cost nothing.
 Status StorageSource::ReadColumns(const StoragePart& pointers, std::uint64_t first,
                                   std::span<std::uint64_t> out) {
-  constexpr std::uint64_t kStep = 4096;
+  constexpr std::uint64_t kStep = 1024;
+  ZT_RETURN_IF_ERROR(CheckAllPointers(pointers));
   const std::uint64_t count = pointers.bytes / 8;
   std::vector<std::uint64_t> some;
-  for (std::uint64_t at = 0; first == 0 && at < count; at += some.size()) {
-    some.resize(std::min(kStep, count - at));
-    ZT_RETURN_IF_ERROR(ReadIndices(pointers, at, some));
-  }
-  // The last pointer that is not above `first` begins its column.
-  std::uint64_t column = 0, above = count;
-  for (some.resize(1); above - column > 1;) {
-    const std::uint64_t middle = column + (above - column) / 2;
-    ZT_RETURN_IF_ERROR(ReadIndices(pointers, middle, some));
-    (some[0] <= first ? column : above) = middle;
-  }
-  std::size_t filled = 0;
-  while (filled < out.size()) {
+  // Moves `column`, whose pointer is not above `entry`, to the last such one.
+  std::uint64_t column = 0;
+  const auto find = [&](std::uint64_t entry) -> Status {
+    some.resize(1);
+    std::uint64_t above = count;
+    for (std::uint64_t step = kStep; step < count - column; step *= 2) {
+      ZT_RETURN_IF_ERROR(ReadStored(pointers, column + step, some));
+      if (some[0] > entry) {
+        above = column + step;
+        break;
+      }
+      column += step;
+    }
+    while (above - column > 1) {
+      const std::uint64_t middle = column + (above - column) / 2;
+      ZT_RETURN_IF_ERROR(ReadStored(pointers, middle, some));
+      (some[0] <= entry ? column : above) = middle;
+    }
+    return OkStatus();
+  };
+  for (std::size_t filled = 0; filled < out.size();) {
+    ZT_RETURN_IF_ERROR(find(first + filled));
     some.resize(std::min(kStep, count - column - 1));
     if (some.empty()) return InvalidData("its pointers have changed while they were read");
-    ZT_RETURN_IF_ERROR(ReadIndices(pointers, column + 1, some));
+    ZT_RETURN_IF_ERROR(ReadStored(pointers, column + 1, some));
     for (const std::uint64_t end : some) {
       while (filled < out.size() && first + filled < end) out[filled++] = column;
       if (filled == out.size()) break;
@@ -442,17 +483,13 @@ Status StorageSource::ReadColumns(const StoragePart& pointers, std::uint64_t fir
   return OkStatus();
 }
 
-// Validates pointers to rows or columns: they begin with 0, never decrease, and end with the number of values.
+// Validates pointers to rows or columns: they begin with 0, never decrease, and end with the number
+// of values.
 Status StorageSource::CheckPointers(const StoragePart& part, std::uint64_t first,
                                     std::span<const std::uint64_t> values) {
   std::uint64_t previous = 0;
   if (first == 0 && values[0] != 0) return InvalidData("its pointers do not begin with 0");
-  if (first > 0) {
-    const std::uint64_t width = ByteWidth(part.dtype);
-    std::vector<std::byte> raw(width);
-    ZT_RETURN_IF_ERROR(ReadRaw(part, (first - 1) * width, raw));
-    ZT_RETURN_IF_ERROR(WidenToU64(raw, part.dtype, std::span(&previous, 1)));
-  }
+  if (first > 0) ZT_RETURN_IF_ERROR(ReadStored(part, first - 1, std::span(&previous, 1)));
   for (const std::uint64_t value : values) {
     if (value < previous) return InvalidData("its pointers fall");
     previous = value;

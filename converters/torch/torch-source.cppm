@@ -94,7 +94,13 @@ class StorageSource : public TensorSource {
   void MakeViews(std::uint64_t memory_limit, std::shared_ptr<StridedBands> bands);
   Status ReadRaw(const StoragePart& part, std::uint64_t offset, std::span<std::byte> out);
   Status HoldIfReadBack(const StoragePart& part, std::uint64_t offset, std::uint64_t size);
+  // True if the object's last part is pointers to columns.
+  inline bool HasOwnPointers(std::size_t object) const {
+    return entries_[object].parts.size() > objects_[object].components.size();
+  }
+  Status ReadStored(const StoragePart& part, std::uint64_t first, std::span<std::uint64_t> out);
   Status ReadIndices(const StoragePart& part, std::uint64_t first, std::span<std::uint64_t> out);
+  Status CheckAllPointers(const StoragePart& part);
   Status ReadColumns(const StoragePart& pointers, std::uint64_t first,
                      std::span<std::uint64_t> out);
   Status CheckPointers(const StoragePart& part, std::uint64_t first,
@@ -119,6 +125,9 @@ class StorageSource : public TensorSource {
   std::mutex mutex_;
   std::vector<Stream> streams_;  // by storage
   std::shared_ptr<HeldBytes> held_;
+  std::mutex checked_mutex_;
+  // By number of pointers to columns that are known to be valid: what their last one is.
+  std::unordered_map<std::uint64_t, std::uint64_t> checked_;
 };
 
 // ---- the two containers of a checkpoint ---------------------------------------------------------

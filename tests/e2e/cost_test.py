@@ -378,6 +378,27 @@ def torch_lists(path, n):
     return "a.pt"
 
 
+def torch_columns(path, n, count=1):
+    """Twice the csc tensors, each of one entry in the first of twice as many columns, whose pointers they share."""
+    columns = 50 * n
+    pointers = numpy.ones(columns + 1, "<i4")
+    pointers[0], pointers[-1] = 0, count
+    def part(key, size, first=0, total=None, kind="IntStorage"):
+        return pickles.tensor((size,), (1,), first, key=key, kind=kind, count=total or count * n)
+    body = pickles.dictionary(**{f"t{i:06}": pickles.call(
+        "torch._utils", "_rebuild_sparse_tensor", pickles.text("torch.sparse_csc"), pickles.tup(
+            part("0", columns + 1, total=columns + 1), part("1", count, count * i), part("2", count, count * i, kind="FloatStorage"),
+            pickles.numbers((2, columns)))) for i in range(n)})
+    (path / "a.pt").write_bytes(pickles.archive(body, {
+        "0": pointers.tobytes(), "1": (numpy.arange(count * n, dtype="<i4") % count).tobytes(), "2": bytes(4 * count * n)}))
+    return "a.pt"
+
+
+def torch_columns_far_apart(path, n):
+    """Each with an entry in the first and one in the last column."""
+    return torch_columns(path, n, 2)
+
+
 def distributed_chunks(path, n):
     checkpoint = dcp.Checkpoint(path / "m")
     checkpoint.add("w", (n,), [((i,), (1,)) for i in range(n)], numpy.arange(n, dtype="<f4").tobytes())
@@ -539,7 +560,8 @@ CASES = [
     (gguf_tensors, 30000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_keys, 60000, [*FOREIGN, extract("gguf")]),
     (gguf_strings, 200000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_large_header, 100000, [CONVERT, PIPED]),
     (torch_tensors, 15000, FOREIGN), (torch_storages, 15000, FOREIGN), (torch_values, 50000, FOREIGN),
-    (torch_nothings, 500000, [INSPECT, CONVERT, DIFF]), (torch_lists, 100000, [INSPECT, CONVERT, DIFF]), (distributed_chunks, 2000, [INSPECT, CONVERT]),
+    (torch_nothings, 500000, [INSPECT, CONVERT, DIFF]), (torch_lists, 100000, [INSPECT, CONVERT, DIFF]),
+    (torch_columns, 8000, [CONVERT, STATS]), (torch_columns_far_apart, 8000, [CONVERT, STATS]), (distributed_chunks, 2000, [INSPECT, CONVERT]),
     (columns, 200000, [INSPECT, CONVERT, DIFF]), (onnx_external_entries, 10000, [INSPECT, CONVERT]), (onnx_packed_numbers, 1000000, FOREIGN),
     (onnx_tensors, 30000, FOREIGN), (onnx_numbers, 300000, FOREIGN),
     (onnx_escaped_functions, 2000, [*FOREIGN, LISTED]), (onnx_escaped_node, 4000, [INSPECT, LISTED]), (hdf5_escaped_groups, 500, [*FOREIGN, LISTED]),

@@ -312,6 +312,12 @@ def tensors():
         "csc pointers that end late": (INVALID, *sparse(
             "torch.sparse_csc", long_tensor("1", 3), long_tensor("2", 2), tensor((2,)), size,
             storages={"0": FLOATS, "1": longs(0, 1, 3), "2": longs(0, 1)})),
+        "csr pointers to no values": (INVALID, *sparse(
+            "torch.sparse_csr", long_tensor("1", 3), long_tensor("2", 0), tensor((0,)), size,
+            storages={"0": FLOATS, "1": longs(9, -1, 5), "2": b""})),
+        "csc pointers to no values": (INVALID, *sparse(
+            "torch.sparse_csc", long_tensor("1", 3), long_tensor("2", 0), tensor((0,)), size,
+            storages={"0": FLOATS, "1": longs(9, -1, 5), "2": b""})),
         "a csc index out of range": (INVALID, *sparse(
             "torch.sparse_csc", long_tensor("1", 3), long_tensor("2", 2), tensor((2,)), size,
             storages={"0": FLOATS, "1": longs(0, 1, 2), "2": longs(0, 2)})),

@@ -238,6 +238,10 @@ class Torch(EndToEnd):
             self.assertEqual(self.succeed("show", source, "whole/coords[-1]"), f"{struct.unpack('<Q', expected[-8:])[0]}\n".encode())
             self.fail_with(INVALID, "convert", self.put("bad.pt", pickles.archive(pickles.dictionary(w=tensor(columns, count - 1)), storages)),
                            "-o", self.path("x.zt"), says=("tensor 'w'", f"its pointers end with {count}, there are {count - 1} values"))
+            falling = [*pointers[:-9], 0, *pointers[-8:]]
+            storages["0"] = struct.pack(f"<{len(falling)}{letter}", *falling)
+            self.put("bad.pt", pickles.archive(pickles.dictionary(w=tensor(columns, count)), storages))
+            self.fail_with(INVALID, "show", self.path("bad.pt"), "w/coords[-1]", says=("w/coords", "its pointers fall"))
 
     def test_numbers_and_flags_in_one_storage(self):
         """What is tied to another tensor's bytes has rules of its own."""
