@@ -278,21 +278,30 @@ void StorageSource::HoldStorage(std::uint32_t storage) {
   readers_[storage] = HeldBytes::Make(held_, place.bytes, place.offset, place.size);
 }
 
-// A pipe can serve each storage only once, in order.
+// A pipe can serve each storage only once, in order. Pointers to columns are read with each of their
+// tensors: from memory, while all that was held since fits beside them.
 Status StorageSource::CheckOrder() const {
-  std::uint64_t reached = 0;
+  std::uint64_t reached = 0, held = 0;
   std::vector<bool> seen(numbers_.size());
+  std::vector<std::uint64_t> used(places_.size());  // by storage: `held` when it was last used
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     for (const StoragePart& part : entries_[i].parts) {
-      if (part.bytes == 0 || seen[part.number]) continue;
+      const StorageLocation& place = places_[part.storage];
+      const bool again = seen[part.number],
+                 columns = &part == &entries_[i].parts.back() && HasOwnPointers(i);
+      if (part.bytes == 0 || (again && !columns)) continue;
       seen[part.number] = true;
-      if (places_[part.storage].order < reached) {
+      std::uint64_t& last = used[part.storage];
+      if (again ? held - last > held_->room() - place.size : place.order < reached) {
         return WithTensor(
             Unsupported("its parts are not in the order in which they are read, so it cannot be "
                         "read from a pipe; name a file"),
             objects_[i].name);
       }
-      reached = places_[part.storage].order;
+      reached = std::max(reached, place.order);
+      if (readers_[part.storage] == place.bytes) continue;
+      if (last == 0) held += place.size;
+      last = held;
     }
   }
   return OkStatus();

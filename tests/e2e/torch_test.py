@@ -243,6 +243,24 @@ class Torch(EndToEnd):
             self.put("bad.pt", pickles.archive(pickles.dictionary(w=tensor(columns, count)), storages))
             self.fail_with(INVALID, "show", self.path("bad.pt"), "w/coords[-1]", says=("w/coords", "its pointers fall"))
 
+    def test_pointers_to_columns_from_a_pipe(self):
+        """Two csc tensors share pointers, which are kept for the second where the memory suffices."""
+        columns, count = 1000, 262000
+        def part(key, size, kind="LongStorage"):
+            return pickles.tensor((size,), (1,), of=pickles.stream_storage(key, kind, size))
+        def tensor(values, rows):
+            return pickles.call("torch._utils", "_rebuild_sparse_tensor", pickles.text("torch.sparse_csc"), pickles.tup(
+                part("2", columns + 1), part(rows, count), part(values, count, "FloatStorage"), pickles.numbers((1, columns))))
+        data = {"0": bytes(4 * count), "1": bytes(8 * count), "2": struct.pack(f"<{columns + 1}q", *(262 * i for i in range(columns + 1))),
+                "3": bytes(4 * count), "4": bytes(8 * count)}
+        sizes = {key: columns + 1 if key == "2" else count for key in data}
+        stream = pickles.stream(pickles.dictionary(a=tensor("0", "1"), b=tensor("3", "4")),
+                                b"](" + b"".join(map(pickles.text, data)) + b"e",
+                                b"".join(pickles.u64(sizes[key]) + each for key, each in data.items()))
+        self.converted("-", stdin=stream)
+        self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.path("x.zt"), "--memory", "4M", stdin=stream,
+                       says=("tensor 'b'", "its parts are not in the order in which they are read"))
+
     def test_numbers_and_flags_in_one_storage(self):
         """What is tied to another tensor's bytes has rules of its own."""
         members = {"a": pickles.tensor((4,), kind="ByteStorage"), "b": pickles.tensor((4,), kind="BoolStorage")}
