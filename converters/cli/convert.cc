@@ -270,11 +270,11 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
       components.push_back(std::move(row));
     }
     const Object& from = source.objects()[planned.components.front().source.object];
-    tensors.push_back({{"name", planned.object->name},
-                       {"source_name", from.name},
-                       {"format", planned.object->format},
-                       {"shape", planned.object->shape},
-                       {"components", std::move(components)}});
+    Json& row = tensors.emplace_back(Json{{"name", planned.object->name}});
+    if (from.name != planned.object->name) row["source_name"] = from.name;
+    row["format"] = planned.object->format;
+    row["shape"] = planned.object->shape;
+    row["components"] = std::move(components);
   }
   return tensors;
 }
