@@ -21,6 +21,8 @@ constexpr int kMaxValueDepth = 60;  // the attributes of a .zt file nest 64 leve
 // A shared value is named once for each path to it. What is charged for a tensor, an attribute and
 // an element of one, which are copied on their way to the file, and for each byte of a text.
 constexpr std::uint64_t kTensorCost = 2048, kAttributeCost = 256, kElementCost = 96, kTextCost = 8;
+constexpr std::uint64_t kElementPrinted = 10;  // what is charged as printed of an element
+constexpr std::uint64_t kSparseParts = 3;      // the lines that name a sparse tensor
 
 class Walk {
  public:
@@ -80,6 +82,7 @@ class Walk {
         const std::string own = std::move(tensor.name);
         do {
           ZT_RETURN_IF_ERROR(Spend(own.size()));
+          ZT_RETURN_IF_ERROR(Print(own, 2));
           tensor.name = own + " (" + std::to_string(++twin->second) + ")";
         } while (names.contains(tensor.name));
         Condemn(tensor, "another tensor is named " + Quote(own) + "; give one of them another key");
@@ -114,9 +117,13 @@ class Walk {
   }
 
   Status Spend(std::uint64_t bytes) { return allowance_.Spend(bytes); }
-  // Spend for Plain; false, and an error in dear_, if that fails.
-  bool Afford(std::uint64_t bytes) {
+  Status Print(std::string_view text, std::uint64_t times = 1) {
+    return allowance_.Print(times * Allowance::Printed(text));
+  }
+  // Spend and Print for Plain; false, and an error in dear_, if that fails.
+  bool Afford(std::uint64_t bytes, std::uint64_t printed) {
     if (dear_.ok()) dear_ = Spend(bytes);
+    if (dear_.ok()) dear_ = allowance_.Print(printed);
     return dear_.ok();
   }
   std::string Here() const { return path_.empty() ? std::string("the whole") : Quote(path_); }
@@ -142,6 +149,7 @@ class Walk {
       ZT_RETURN_IF_ERROR(dear_);
       if (value) {
         contents_.attributes.emplace_back(path_, *std::move(value));
+        ZT_RETURN_IF_ERROR(Print(path_));
         return Spend(kAttributeCost + kTextCost * path_.size());
       }
       if (!other_[id]) {
@@ -278,6 +286,7 @@ class Walk {
   }
   Status AddTensor(Tensor tensor) {
     ZT_RETURN_IF_ERROR(Spend(kTensorCost + kTextCost * path_.size()));
+    ZT_RETURN_IF_ERROR(Print(path_, tensor.layout == Layout::kDense ? 1 : kSparseParts));
     tensor.name = path_;
     if (tensor.state != Graph::kNoNode) ZT_RETURN_IF_ERROR(AddAttributes(tensor));
     contents_.tensors.push_back(std::move(tensor));
@@ -296,6 +305,7 @@ class Walk {
       for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
         const std::string key = Key(items[i]).value_or("(an attribute without a name)");
         ZT_RETURN_IF_ERROR(Spend(kAttributeCost + kTextCost * (path_.size() + key.size())));
+        ZT_RETURN_IF_ERROR(Print(key));
         auto value = Plain(items[i + 1]);
         ZT_RETURN_IF_ERROR(dear_);
         if (!value || !IsUtf8(key)) {
@@ -318,6 +328,9 @@ class Walk {
     tensor.name = path_;
     tensor.foreign = IsUtf8(what) ? what : "object";
     tensor.problem = why;
+    for (const std::string_view text : {std::string_view(path_), what, why}) {
+      ZT_RETURN_IF_ERROR(Print(text));
+    }
     return Spend(kTensorCost + kTextCost * (path_.size() + what.size() + why.size()));
   }
   // A dict's own attributes are not part of its contents, and are left out. No message for
@@ -420,7 +433,9 @@ class Walk {
         return Value(graph_.Double(id));
       case NodeKind::kText: {
         const std::string_view text = graph_.Text(id);
-        return Afford(kTextCost * text.size()) ? std::optional(Value(text)) : std::nullopt;
+        return Afford(kTextCost * text.size(), Allowance::Printed(text))
+                   ? std::optional(Value(text))
+                   : std::nullopt;
       }
       case NodeKind::kCall:
         if (!IsSize(id)) return tensors_.ReadScalar(id);
@@ -428,7 +443,9 @@ class Walk {
       case NodeKind::kTuple:
       case NodeKind::kList: {
         const auto items = graph_.Items(id);
-        if (!Afford(kElementCost * (1 + items.size()))) return std::nullopt;
+        if (!Afford(kElementCost * (1 + items.size()), kElementPrinted * items.size())) {
+          return std::nullopt;
+        }
         Value::Array array;
         array.reserve(items.size());
         for (const NodeId item : items) {

@@ -13,7 +13,7 @@ import zt.source;
 
 namespace zt::torch::internal {
 
-Allowance::Allowance(std::uint64_t file_bytes, std::shared_ptr<std::uint64_t> shared)
+Allowance::Allowance(std::uint64_t file_bytes, std::shared_ptr<Shared> shared)
     : shared_(std::move(shared)) {
   Grow(file_bytes);
 }
@@ -22,11 +22,12 @@ void Allowance::Grow(std::uint64_t bytes) {
   const std::uint64_t more = std::min(bytes, (kMost - granted_) / kPerByte) * kPerByte;
   granted_ += more;
   left_ += more;
+  printable_ += more / kPerByte * kPrintedPerByte;
 }
 
 Status Allowance::Spend(std::uint64_t bytes) {
   const std::uint64_t own = std::min(bytes, left_);
-  if (bytes - own > *shared_) {
+  if (bytes - own > shared_->bytes) {
     return Unsupported(
         "its values would take more memory than the file's size allows, " +
         std::to_string(kPerByte) +
@@ -34,8 +35,31 @@ Status Allowance::Spend(std::uint64_t bytes) {
         "compressed beyond measure; save it without them");
   }
   left_ -= own;
-  *shared_ -= bytes - own;
+  shared_->bytes -= bytes - own;
   return OkStatus();
+}
+
+Status Allowance::Print(std::uint64_t bytes) {
+  const std::uint64_t own = std::min(bytes, printable_);
+  if (bytes - own > shared_->printed) {
+    return Unsupported("its names and values, written out, would take more than " +
+                       std::to_string(kPrintedPerByte) +
+                       " times its size: long ones are shared again and again; save it without "
+                       "them");
+  }
+  printable_ -= own;
+  shared_->printed -= bytes - own;
+  return OkStatus();
+}
+
+std::uint64_t Allowance::Printed(std::string_view text) {
+  std::uint64_t bytes = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool control = byte < 0x20 || byte == 0x7f;
+    bytes += control ? 6 : byte >= 0x80 || c == '"' || c == '\\' ? 3 : 1;
+  }
+  return bytes;
 }
 
 Graph::Place Graph::PlaceOf(NodeId id) const {

@@ -19,7 +19,7 @@ namespace zt::torch::internal {
 SourceMemory SharedMemory(std::uint64_t memory_limit) {
   return {.bands = nullptr,
           .held = std::make_shared<HeldBytes>(memory_limit / 2),
-          .shared = std::make_shared<std::uint64_t>(Allowance::kShared)};
+          .shared = std::make_shared<Allowance::Shared>()};
 }
 
 StorageSource::StorageSource() = default;

@@ -42,18 +42,30 @@ class Allowance {
   static constexpr std::uint64_t kPerByte = 64;
   static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;
   static constexpr std::uint64_t kMost = std::uint64_t{4} << 30;  // for the bytes of one file
+  // Likewise for what commands print: names, texts and numbers.
+  static constexpr std::uint64_t kPrintedPerByte = 12;
+  static constexpr std::uint64_t kPrintedShared = std::uint64_t{64} << 10;
 
-  // `shared` is what remains of kShared.
-  Allowance(std::uint64_t file_bytes, std::shared_ptr<std::uint64_t> shared);
+  // What remains of the shares.
+  struct Shared {
+    std::uint64_t bytes = kShared, printed = kPrintedShared;
+  };
+
+  Allowance(std::uint64_t file_bytes, std::shared_ptr<Shared> shared);
   // kUnimplemented once it is used up.
   Status Spend(std::uint64_t bytes);
+  // As Spend, for what is printed.
+  Status Print(std::uint64_t bytes);
+  // The bytes that a text takes in JSON at most.
+  static std::uint64_t Printed(std::string_view text);
   // `bytes` more have come from a pipe, whose size is not known.
   void Grow(std::uint64_t bytes);
 
  private:
   std::uint64_t granted_ = 0;  // for the bytes of the file
   std::uint64_t left_ = 0;     // of granted_
-  std::shared_ptr<std::uint64_t> shared_;
+  std::uint64_t printable_ = 0;
+  std::shared_ptr<Shared> shared_;
 };
 
 // The contents of a pickle. Nodes refer to each other, so a shared value is stored once. Lists,

@@ -3,6 +3,7 @@ module zt.convert.torch:source;
 
 import zt.std;
 import :contents;
+import :pickle;
 import zt.convert.strided;
 import zt.core;
 import zt.source;
@@ -24,8 +25,7 @@ struct StorageLocation {
 struct SourceMemory {
   std::shared_ptr<StridedBands> bands;  // null if each source has its own
   std::shared_ptr<HeldBytes> held;
-  // The rest of Allowance::kShared.
-  std::shared_ptr<std::uint64_t> shared;
+  std::shared_ptr<Allowance::Shared> shared;
   // If not null, the values that are left out are added to it instead of a warning.
   NameList* left_out = nullptr;
 };

@@ -378,6 +378,22 @@ def torch_lists(path, n):
     return "a.pt"
 
 
+def torch_names_of_a_long_key(path, n):
+    """A key of which JSON takes six bytes for each is part of all names, as long as it may be."""
+    members = pickles.dictionary(**{f"{i}": pickles.tensor((1,)) for i in range(n)})
+    key = pickles.text(b"\1" * (2 * len(members) // n))
+    (path / "a.pt").write_bytes(pickles.archive(b"}" + key + members + b"s"))
+    return "a.pt"
+
+
+def torch_values_of_a_long_text(path, n):
+    """Likewise a text that is the value of all keys."""
+    one = pickles.text(b"\1" * 30) + b"r" + struct.pack("<I", 9)
+    values = {f"v{i:06}": b"j" + struct.pack("<I", 9) if i else one for i in range(n)}
+    (path / "a.pt").write_bytes(pickles.archive(pickles.dictionary(w=pickles.tensor(), **values)))
+    return "a.pt"
+
+
 def torch_columns(path, n, count=1):
     """Twice the csc tensors, each of one entry in the first of twice as many columns, whose pointers they share."""
     columns = 50 * n
@@ -506,6 +522,7 @@ def convert(*options, source="{}"):
 CONVERT, PACK, AS_2_0, CANONICAL = convert(), convert("--zstd"), convert("--spec", "2.0"), convert("--canonical")
 SHARDED, PIPED, JSON = convert("--shards", "1", "--spec", "2.0"), convert(source="-"), convert("--json")
 SHARDS = convert("--shard-size", "1")
+PLANNED = convert("-n", "--json")
 RENAME = convert("--rename", "s/^/a/", "--include", ".", "--dtype", "f16")
 
 
@@ -561,7 +578,8 @@ CASES = [
     (gguf_strings, 200000, [*FOREIGN, PIPED, extract("gguf")]), (gguf_large_header, 100000, [CONVERT, PIPED]),
     (torch_tensors, 15000, FOREIGN), (torch_storages, 15000, FOREIGN), (torch_values, 50000, FOREIGN),
     (torch_nothings, 500000, [INSPECT, CONVERT, DIFF]), (torch_lists, 100000, [INSPECT, CONVERT, DIFF]),
-    (torch_columns, 8000, [CONVERT, STATS]), (torch_columns_far_apart, 8000, [CONVERT, STATS]), (distributed_chunks, 2000, [INSPECT, CONVERT]),
+    (torch_names_of_a_long_key, 3000, [INSPECT, LISTED, PLANNED, CONVERT, DIFF]),
+    (torch_values_of_a_long_text, 10000, [INSPECT, LISTED, CONVERT, DIFF]), (torch_columns, 8000, [CONVERT, STATS]), (torch_columns_far_apart, 8000, [CONVERT, STATS]), (distributed_chunks, 2000, [INSPECT, CONVERT]),
     (columns, 200000, [INSPECT, CONVERT, DIFF]), (onnx_external_entries, 10000, [INSPECT, CONVERT]), (onnx_packed_numbers, 1000000, FOREIGN),
     (onnx_tensors, 30000, FOREIGN), (onnx_numbers, 300000, FOREIGN),
     (onnx_escaped_functions, 2000, [*FOREIGN, LISTED]), (onnx_escaped_node, 4000, [INSPECT, LISTED]), (hdf5_escaped_groups, 500, [*FOREIGN, LISTED]),

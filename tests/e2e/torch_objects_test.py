@@ -137,9 +137,19 @@ class TorchObjects(EndToEnd):
         self.refused(body, ("take more memory than the file's size allows",))
 
     def test_names_that_are_visited_often_are_bounded(self):
-        """A long name for each of many members that have none: their paths count as work."""
-        members = b"".join(b"N" + (tensor() + b"q\x09" if i == 0 else b"h\x09") for i in range(5000))
-        self.refused(b"}(" + text("k" * 100000) + b"}(" + members + b"uu", "64 bytes for each byte")
+        """A long name for each of many members that have none: their paths count as work, and as printed where they hold tensors."""
+        for members, says in ((b"NN" * 5000, "64 bytes for each byte"), (b"N" + tensor() + b"q\x09" + b"Nh\x09" * 5000, "12 times its size")):
+            self.refused(b"}(" + text("w") + tensor() + text("k" * 100000) + b"}(" + members + b"uu", says)
+
+    def test_what_is_printed_is_bounded_by_the_size(self):
+        """A long key of many tensors or numbers, a long text and a long list of many keys."""
+        numbers = b"](" + b"K\1" * 1000 + b"e"
+        again = lambda first: b"}(" + text("w") + tensor() + text("a") + first + b"q\x09" + b"".join(
+            text(str(i)) + b"h\x09" for i in range(1000)) + b"u"
+        for body in (dictionary(**{"k" * 20000: dictionary(**{str(i): tensor() for i in range(200)})}),
+                     dictionary(w=tensor(), **{"k" * 20000: dictionary(**{str(i): number(i) for i in range(2000)})}),
+                     again(text("t" * 20000)), again(numbers)):
+            self.refused(body, "its names and values, written out, would take more than 12 times its size")
 
     def test_arrays_in_a_legacy_stream_from_a_pipe(self):
         body = dictionary(a=array(FLOATS, (4,)), w=tensor(of=stream_storage()), b=array(FLOATS[:8], (2,)))
