@@ -124,10 +124,10 @@ StatusOr<Contents> ReadPickle(ZipArchive& archive, std::size_t index, PickleSour
 
 }  // namespace
 
-StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
-                                                    const std::string& stem,
-                                                    std::uint64_t memory_limit,
-                                                    const SourceMemory& memory, Root root) {
+StatusOr<std::unique_ptr<StorageSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
+                                                     const std::string& stem,
+                                                     std::uint64_t memory_limit,
+                                                     const SourceMemory& memory, Root root) {
   Allowance allowance(bytes->size().value_or(0), memory.shared);
   ZT_ASSIGN_OR_RETURN(std::shared_ptr<ZipArchive> archive, ZipArchive::Open(std::move(bytes)));
   ZT_RETURN_IF_ERROR(CheckKind(*archive));

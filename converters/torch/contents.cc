@@ -70,31 +70,25 @@ class Walk {
   // Names of tensors must be valid and unique, but keys need not be UTF-8, and "a.b" may be one key
   // or two nested keys. What has no name of its own gets one by which it can be left out.
   Status NameApart() {
-    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> names;
-    names.reserve(contents_.tensors.size());
+    TensorNames names;
     for (Tensor& tensor : contents_.tensors) {
       if (!IsUtf8(tensor.name)) {
         tensor.name = EscapeUnlessUtf8(tensor.name);
         Condemn(tensor,
-                "its name is not valid UTF-8, as with a lone surrogate; give it another key");
+                "its name is not valid UTF-8, as with a lone surrogate; give it another key, "
+                "or leave this one out (--exclude)");
       }
-      if (const auto twin = names.find(tensor.name); twin != names.end()) {
-        const std::string own = std::move(tensor.name);
-        do {
-          ZT_RETURN_IF_ERROR(Spend(own.size()));
-          ZT_RETURN_IF_ERROR(Print(own, 2));
-          tensor.name = own + " (" + std::to_string(++twin->second) + ")";
-        } while (names.contains(tensor.name));
-        Condemn(tensor, "another tensor is named " + Quote(own) + "; give one of them another key");
-      }
-      names.emplace(tensor.name, 1);
+      const std::string own = std::exchange(tensor.name, names.Take(tensor.name));
+      if (tensor.name == own) continue;
+      ZT_RETURN_IF_ERROR(Spend(own.size()));
+      ZT_RETURN_IF_ERROR(Print(own, 2));
+      Condemn(tensor, TwinProblem(own));
     }
     return OkStatus();
   }
   // Makes a tensor one that cannot be converted.
-  void Condemn(Tensor& tensor, std::string_view why) {
-    if (!tensor.problem.empty()) return;
-    tensor.problem = std::string(why) + ", or leave this one out (--exclude)";
+  void Condemn(Tensor& tensor, std::string why) {
+    if (tensor.problem.empty()) tensor.problem = std::move(why);
   }
 
   // Removes duplicate attributes, as NameApart says.
@@ -490,6 +484,20 @@ class Walk {
 };
 
 }  // namespace
+
+std::string TensorNames::Take(std::string name) {
+  if (taken_.emplace(name, 1).second) return name;
+  std::string other;
+  do {
+    other = name + " (" + std::to_string(++taken_[name]) + ")";
+  } while (!taken_.emplace(other, 1).second);
+  return other;
+}
+
+std::string TwinProblem(std::string_view own) {
+  return "another tensor is named " + Quote(own) +
+         "; give one of them another key, or leave this one out (--exclude)";
+}
 
 StatusOr<Contents> ReadContents(const Graph& graph, const PickleSource& from,
                                 Allowance& allowance) {

@@ -159,8 +159,8 @@ class DcpSource final : public TensorSource {
     return OkStatus();
   }
   // Lists an object that cannot be converted.
-  void AddUnreadable(std::string name, std::string_view problem) {
-    problems_.emplace(static_cast<std::uint32_t>(objects_.size()), Unsupported(problem));
+  void AddUnreadable(std::string name, const Status& problem) {
+    problems_.emplace(static_cast<std::uint32_t>(objects_.size()), problem);
     objects_.push_back(Unreadable(std::move(name), "tensor"));
     chunks_.emplace_back();
     tallest_.push_back(0);
@@ -307,17 +307,25 @@ class Metadata {
           IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata");
       const Status status =
           tensor ? ReadTensor(items[i], items[i + 1], *source) : ReadValue(items[i], *source);
-      if (status.code() == StatusCode::kUnimplemented) {
-        source->AddUnreadable(std::string(name), Fact(status));
+      // What is damaged or missing is the problem of the tensors that lie there.
+      if (status.code() == StatusCode::kUnimplemented || status.code() == StatusCode::kDataLoss) {
+        source->AddUnreadable(std::string(name), status);
       } else {
         ZT_RETURN_IF_ERROR(WithTensor(status, name));
       }
     }
     AddLeftOut(left_out_, *source);
+    TensorNames taken;
+    for (const Object& object : source->objects()) taken.Take(object.name);
     std::vector<std::string> files = {folder_.string()};
-    for (const auto& value : values_) files.push_back(value->file({}));
-    values_.insert(values_.begin(), std::move(source));
-    return MergeSources(std::move(values_), std::move(files));
+    std::vector<std::unique_ptr<TensorSource>> sources;
+    sources.push_back(std::move(source));
+    for (auto& value : values_) {
+      value->NameApart(taken);
+      files.push_back(value->file({}));
+      sources.push_back(std::move(value));
+    }
+    return MergeSources(std::move(sources), std::move(files));
   }
 
  private:
@@ -474,8 +482,8 @@ class Metadata {
     return OkStatus();
   }
 
-  StatusOr<std::unique_ptr<TensorSource>> OpenChunk(const Location& location,
-                                                    const std::string& stem, Root root) {
+  StatusOr<std::unique_ptr<StorageSource>> OpenChunk(const Location& location,
+                                                     const std::string& stem, Root root) {
     if (location.transformed) {
       return Unsupported(
           "its chunks are transformed (compressed); save the checkpoint without extensions");
@@ -520,9 +528,10 @@ class Metadata {
   StatusOr<OpenedFile*> FileOf(NodeId path, const std::string& name) {
     OpenedFile& file = files_[texts_.Number(path)];
     if (file.bytes != nullptr) return &file;
-    if (name.empty() || name == "." || name == ".." ||
+    constexpr std::size_t kMostOfName = 255;
+    if (name.empty() || name == "." || name == ".." || name.size() > kMostOfName ||
         name.find_first_of(std::string_view("/\\\0", 3)) != name.npos) {
-      return InvalidData("it names the file " + Quote(name) +
+      return InvalidData("it names the file " + Quote(name.substr(0, kMostOfName)) +
                          "; only files of the folder itself are read");
     }
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name, options_), name));
@@ -530,7 +539,8 @@ class Metadata {
     const std::string file_path = (folder_ / name).string();
     if (IsUrl(file_path) ? !Exists(file_path)
                          : fs::symlink_status(file_path, error).type() == fs::file_type::not_found)
-      return InvalidData("its file " + Quote(name) + " is missing");
+      return InvalidData("its file " + Quote(name) +
+                         " is missing; get it, or leave out what lies in it (--exclude)");
     auto opened = OpenFile((folder_ / name).string());
     if (!opened.ok()) return Annotate(opened.status(), name);
     file.bytes = *std::move(opened);
@@ -548,7 +558,7 @@ class Metadata {
   std::map<std::pair<std::uint32_t, Shape>, Location> places_;    // by name and offsets
   std::unordered_map<std::uint32_t, Location> value_places_;      // by name
   Contents left_out_;                                             // values that are left out
-  std::vector<std::unique_ptr<TensorSource>> values_;             // those that hold tensors
+  std::vector<std::unique_ptr<StorageSource>> values_;            // those that hold tensors
   std::unordered_set<std::string, zt::internal::NameHash> keys_;  // of the attributes
   std::unordered_map<std::uint32_t, OpenedFile> files_;           // by path
 };

@@ -66,6 +66,13 @@ Status StorageSource::Init(Contents contents, std::vector<StorageLocation> place
   return OkStatus();
 }
 
+void StorageSource::NameApart(TensorNames& taken) {
+  for (std::uint32_t i = 0; i < objects_.size(); ++i) {
+    const std::string own = std::exchange(objects_[i].name, taken.Take(objects_[i].name));
+    if (objects_[i].name != own) problems_.emplace(i, Unsupported(TwinProblem(own)));
+  }
+}
+
 StatusOr<StorageSource::StoragePart> StorageSource::MakePart(const StorageView& view, Kind kind) {
   StoragePart part;
   part.kind = kind;

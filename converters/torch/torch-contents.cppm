@@ -49,6 +49,18 @@ struct Tensor {
   std::string foreign;            // class of an object that wraps tensors; cannot be converted
 };
 
+// The names of a checkpoint's tensors so far.
+class TensorNames {
+ public:
+  // The name itself, or if another tensor has it one by which this one can be left out: "NAME (2)".
+  std::string Take(std::string name);
+
+ private:
+  std::unordered_map<std::string, std::size_t, zt::internal::NameHash> taken_;
+};
+// Why a tensor that did not get its own name cannot be converted.
+std::string TwinProblem(std::string_view own);
+
 // The contents of a checkpoint.
 struct Contents {
   std::vector<Storage> storages;

@@ -49,6 +49,8 @@ class StorageSource : public TensorSource {
   std::optional<Extent> extent(ComponentId id) const override;
   std::optional<Identity> identity(ComponentId id) const override;
   std::uint64_t preferred_read(ComponentId id) const override;
+  // Gives tensors whose names are taken others, under which they cannot be converted.
+  void NameApart(TensorNames& taken);
 
  protected:
   std::vector<StorageLocation> places_;
@@ -139,11 +141,11 @@ inline constexpr std::string_view kOldMagic = "L119547037146038801333356L\n.";
 // file, or its error says what to do.
 bool LooksLikeTorch(std::span<const std::byte> head);
 
-StatusOr<std::unique_ptr<TensorSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
-                                                    const std::string& stem,
-                                                    std::uint64_t memory_limit,
-                                                    const SourceMemory& memory,
-                                                    Root root = Root::kCheckpoint);
+StatusOr<std::unique_ptr<StorageSource>> OpenArchive(std::shared_ptr<ByteSource> bytes,
+                                                     const std::string& stem,
+                                                     std::uint64_t memory_limit,
+                                                     const SourceMemory& memory,
+                                                     Root root = Root::kCheckpoint);
 StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> bytes,
                                                    const std::string& stem,
                                                    std::uint64_t memory_limit,

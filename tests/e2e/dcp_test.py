@@ -168,8 +168,10 @@ class Dcp(EndToEnd):
         checkpoint = Checkpoint(self.path("tensors"))
         checkpoint.add("a.b", (4,), [((0,), (4,))], FLOATS)
         checkpoint.value("a", dictionary(b=tensor()), file="__1_0.distcp", storages={"0": FLOATS})
-        self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"),
-                       says=("tensor 'a.b': it is in both", "__1_0.distcp"))
+        self.assertIn("a.b (2)", self.succeed("inspect", checkpoint.write()).decode())
+        self.fail_with(UNSUPPORTED, "convert", checkpoint.folder, "-o", self.path("x.zt"),
+                       says=("__1_0.distcp", "tensor 'a.b (2)': another tensor is named 'a.b'"))
+        self.assertEqual(list(self.converted(checkpoint.folder, "--exclude", r"a\.b \(2\)")["objects"]), ["a.b"])
         for name, more in (("attributes", {}), ("both", {"w": tensor()})):
             checkpoint = Checkpoint(self.path(name))
             checkpoint.add("v", (4,), [((0,), (4,))], FLOATS)
@@ -200,6 +202,22 @@ class Dcp(EndToEnd):
             self.assertIn("bad", self.succeed("inspect", folder).decode())
             self.fail_with(UNSUPPORTED, "convert", folder, "-o", self.path("x.zt"), says=("tensor 'bad'", says))
             self.assertEqual(list(self.converted(folder, "--exclude", "bad")["objects"]), ["w"])
+        # What is missing or damaged is the problem of what lies there, whole or in part.
+        checkpoint = Checkpoint(self.path("missing"))
+        checkpoint.add("w", (2, 3), [((0, 0), (2, 3))], floats(6))
+        checkpoint.add("bad", (4,), [((0,), (2,))], floats(4), describe=False)
+        checkpoint.add("bad", (4,), [((2,), (2,))], floats(4), file="__1_0.distcp", describe=False)
+        checkpoint.describe("bad", (4,), [((0,), (2,)), ((2,), (2,))])
+        checkpoint.value("bad.value", number(1), file="__1_0.distcp")
+        checkpoint.value("bad.pickle", b"\x80")
+        del checkpoint.files["__1_0.distcp"]
+        folder = checkpoint.write()
+        listing = self.succeed("inspect", folder).decode()
+        self.assertEqual(listing.count("'__1_0.distcp' is missing; get it, or leave out what lies in it"), 2)
+        self.assertIn("bad.pickle", listing)
+        for name, says in (("bad", "is missing"), ("bad.value", "is missing"), ("bad.pickle", "the pickle is damaged")):
+            self.fail_with(INVALID, "convert", folder, "--include", f"^{name}$|w", "-o", self.path("x.zt"), says=(f"tensor '{name}'", says))
+        self.assertEqual(list(self.converted(folder, "--exclude", "^bad")["objects"]), ["w"])
         checkpoint = Checkpoint(self.path("damaged"))
         checkpoint.value("v", call("collections", "OrderedDict"))
         checkpoint.files["__0_0.distcp"] = checkpoint.files["__0_0.distcp"][:-4] + b"    "
