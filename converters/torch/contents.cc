@@ -39,6 +39,7 @@ class Walk {
                                         (IsSize(parent) && child == graph.args(parent));
                                })) {
     contents_.left_out = from.left_out;
+    open_.resize(graph.node_count());
   }
 
   StatusOr<Contents> Run(const PickleSource& from) {
@@ -134,9 +135,15 @@ class Walk {
 
   Status Visit(NodeId id, int depth) {
     ZT_RETURN_IF_ERROR(Spend(1 + path_.size()));
+    if (open_[id]) {
+      LeaveOut(" (it holds itself)");
+      return OkStatus();
+    }
     if (depth > kMaxDepth) {
-      return Unsupported(Here() + " nests deeper than " + std::to_string(kMaxDepth) +
-                         " levels, or holds itself");
+      const std::string why = "it nests deeper than " + std::to_string(kMaxDepth) + " levels";
+      if (holds_[id]) return ListProblem("member", why + "; leave it out (--exclude)", depth);
+      LeaveOut(" (" + why + ")");
+      return OkStatus();
     }
     if (depth > 0) {
       auto value = Plain(id);
@@ -152,6 +159,12 @@ class Walk {
         return OkStatus();
       }
     }
+    open_[id] = true;
+    const Status status = VisitParts(id, depth);
+    open_[id] = false;
+    return status;
+  }
+  Status VisitParts(NodeId id, int depth) {
     switch (graph_.kind(id)) {
       case NodeKind::kDict:
         if (depth > 0 && graph_.Items(id).empty()) LeaveOut(" (an empty dict)");
@@ -479,6 +492,7 @@ class Walk {
   Contents contents_;
   TensorReader tensors_;
   const std::vector<bool> other_;  // by node: an IsOther() is in it
+  std::vector<bool> open_;         // by node: it is visited, so what it holds is in it
   std::string path_;
   Status dear_;  // what ended Plain: a value takes more memory than is allowed
 };

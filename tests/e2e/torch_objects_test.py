@@ -141,6 +141,20 @@ class TorchObjects(EndToEnd):
         for members, says in ((b"NN" * 5000, "64 bytes for each byte"), (b"N" + tensor() + b"q\x09" + b"Nh\x09" * 5000, "12 times its size")):
             self.refused(b"}(" + text("w") + tensor() + text("k" * 100000) + b"}(" + members + b"uu", says)
 
+    def test_what_holds_itself_or_nests_too_deep_is_its_own_problem(self):
+        def nested(levels, value):
+            for _ in range(levels):
+                value = dictionary(k=value)
+            return value
+        cycle = b"]q\x09(" + tensor() + b"h\x09]h\x09ae"
+        objects, _, said = self.converted(dictionary(w=tensor(), l=cycle, d=nested(99, dictionary(b=b"C\1z"))))
+        self.assertEqual(set(objects), {"w", "l.0"})
+        self.assertIn("'l.1' (it holds itself), 'l.2.0' (it holds itself), 'd.k", said)
+        self.assertIn("k.b' (it nests deeper than 100 levels)", said)
+        self.refused(dictionary(w=tensor(), d=nested(99, dictionary(w=tensor()))), ("tensor 'd.k", "k.w': it nests deeper than 100 levels"))
+        self.succeed("convert", "-f", self.path("m.pt"), "--exclude", "^d", "-o", self.path("m.zt"))
+        self.assertEqual(set(read_zt(self.path("m.zt"))["objects"]), {"w"})
+
     def test_what_is_printed_is_bounded_by_the_size(self):
         """A long key of many tensors or numbers, a long text and a long list of many keys."""
         numbers = b"](" + b"K\1" * 1000 + b"e"
