@@ -154,6 +154,7 @@ class DcpSource final : public TensorSource {
                         DenseObject(std::move(name), std::move(shape), std::move(element)));
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     ZT_RETURN_IF_ERROR(CheckChunks(object, chunks));
+    AddLogicalShape(object);
     objects_.push_back(std::move(object));
     chunks_.push_back(std::move(chunks));
     return OkStatus();

@@ -22,6 +22,17 @@ SourceMemory SharedMemory(std::uint64_t memory_limit) {
           .shared = std::make_shared<Allowance::Shared>()};
 }
 
+void AddLogicalShape(Object& object) {
+  if (object.format != "dense" || object.components[0].element.type != "f4_e2m1") return;
+  Value::Array logical(object.shape.begin(), object.shape.end());
+  if (logical.empty()) logical.emplace_back(std::uint64_t{1});
+  const auto last = CheckedMul(*logical.back().AsUint(), 2);
+  if (!last) return;
+  logical.back() = Value(*last);
+  std::erase_if(object.attributes, [](const auto& each) { return each.first == kLogicalShape; });
+  object.attributes.emplace_back(kLogicalShape, std::move(logical));
+}
+
 StorageSource::StorageSource() = default;
 StorageSource::~StorageSource() = default;
 
@@ -45,6 +56,7 @@ Status StorageSource::Init(Contents contents, std::vector<StorageLocation> place
     }
     if (!object.ok()) return WithTensor(object.status(), tensor.name);
     object->attributes = std::move(tensor.attributes);
+    AddLogicalShape(*object);
     objects_.push_back(*std::move(object));
     entries_.push_back(std::move(entry));
   }

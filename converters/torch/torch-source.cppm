@@ -157,6 +157,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> by
                                                   const SourceMemory& memory);
 // The listing of an object that cannot be converted: its name, format `what`, no shape.
 Object Unreadable(std::string name, std::string_view what);
+// torch counts a byte of two 4-bit floats as one element: adds the shape in numbers as attribute.
+void AddLogicalShape(Object& object);
 // Adds the warnings, one of which lists contents.left_out.
 void AddLeftOut(const Contents& contents, TensorSource& source);
 

@@ -14,7 +14,10 @@ import subprocess
 import sys
 import zipfile
 
+import dcp_assembler as dcp
+import make_safetensors
 import pickle_assembler as pickles
+import zt2read
 from support import DATA, DONE, HERE, INVALID, UNSUPPORTED, EndToEnd, read_zt
 
 TORCH = DATA / "torch"
@@ -260,6 +263,25 @@ class Torch(EndToEnd):
         self.converted("-", stdin=stream)
         self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.path("x.zt"), "--memory", "4M", stdin=stream,
                        says=("tensor 'b'", "its parts are not in the order in which they are read"))
+
+    def test_floats_of_four_bits_have_a_logical_shape(self):
+        """As those of safetensors: torch counts pairs of them. Also in a distributed checkpoint."""
+        data = bytes(range(32))
+        tensor = pickles.tensor((2, 4), (4, 1), kind="UntypedStorage", module="torch.storage", count=32, rebuild="_rebuild_tensor_v3",
+                                more=[pickles.glob("torch", "float4_e2m1fn_x2")])
+        self.put("f.pt", pickles.archive(pickles.dictionary(w=tensor), {"0": data}))
+        make_safetensors.write(self.path("f.safetensors"), {"w": ("F4", [2, 8], data[:8])})
+        checkpoint = dcp.Checkpoint(self.path("f"))
+        checkpoint.add("w", (2, 4), [((0, 0), (2, 4))], data, element="float4_e2m1fn_x2", body=tensor)
+        for source in self.path("f.pt"), checkpoint.write():
+            entry = self.converted(source)["objects"]["w"]
+            self.assertEqual((entry["shape"], entry["attributes"]), ([2, 4], {"logical_shape": [2, 8]}))
+            self.succeed("diff", source, self.path("f.safetensors"))
+            self.succeed("extract", "-f", source, "-o", self.path("back.safetensors"))
+            self.assertIn(b'"dtype":"F4","shape":[2,8]', self.path("back.safetensors").read_bytes())
+            self.succeed("convert", "-f", "--spec", "2.0", source, "-o", self.path("2.zt"))
+            file = zt2read.open_file(self.path("2.zt"))
+            self.assertEqual((file.verify(), file.objects["w"].layout, file.objects["w"].shape), ([], "dense", [2, 8]))
 
     def test_numbers_and_flags_in_one_storage(self):
         """What is tied to another tensor's bytes has rules of its own."""

@@ -35,7 +35,7 @@ class Checkpoint:
         folder.mkdir()
 
     def add(self, name, shape, boxes, data, file="__0_0.distcp", element="float32", path=None, descriptors=None,
-            shift=0, method=zipfile.ZIP_STORED, describe=True, transposed=False):
+            shift=0, method=zipfile.ZIP_STORED, describe=True, transposed=False, body=None):
         for offsets, box in boxes:
             count = 1
             for size in box:
@@ -49,7 +49,7 @@ class Checkpoint:
             if transposed:  # the archive has the first dimension adjacent
                 values = numpy.frombuffer(values, "<u4").reshape(box).tobytes("F")
                 strides = [math.prod(box[:at]) for at in range(len(box))]
-            chunk = archive(tensor(box, strides, count=count), {"0": values}, method=method)
+            chunk = archive(body or tensor(box, strides, count=count), {"0": values}, method=method)
             before = self.files.get(file, b"")
             self.files[file] = before + chunk
             info = dict(relative_path=text(path or file), offset=number(len(before) + shift), length=number(len(chunk)))
