@@ -458,9 +458,14 @@ StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::ui
 std::vector<std::string> NpyLosses(const TensorSource& source,
                                    std::span<const std::uint32_t> objects) {
   std::vector<std::string> types;  // distinct type names
-  std::uint64_t unnamed = 0;
+  std::uint64_t unnamed = 0, coo_of_f16 = 0;
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];
+    if (object.format == "sparse_coo") {
+      coo_of_f16 += std::ranges::any_of(object.components, [](const Component& component) {
+        return Name(component.element) == "f16";
+      });
+    }
     if (object.components.size() != 1) continue;  // types of sparse matrices are known to numpy
     const ElementType& element = object.components.front().element;
     if (DescrOf(element).named) continue;
@@ -481,6 +486,9 @@ std::vector<std::string> NpyLosses(const TensorSource& source,
                     (numbers ? "; --dtype f32 makes them float32" : "") +
                     "; in numpy: " + (wide ? ".view('<u2')" : "") + (wide && narrow ? " or " : "") +
                     (narrow ? ".view('u1')" : "") + " is the bits");
+  }
+  if (coo_of_f16 > 0) {
+    lines.push_back("scipy does not load coo matrices of f16; --dtype f32 makes them float32");
   }
   static constexpr std::string_view kKept[] = {kScipyFormat, kScipyIsArray};
   std::string lost = LostAttributes(source, objects, kKept, "numpy's files do not keep");

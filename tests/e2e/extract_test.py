@@ -233,6 +233,14 @@ class Numpy(support.EndToEnd):
         self.assertEqual((got["b"].dtype.str, got["q"].dtype.str), ("|V2", "|V1"))
         self.assertEqual(got["b"].tobytes(), b"\x80\x3f\0\x40")
 
+    def test_coo_matrices_that_scipy_does_not_load_are_written_with_a_warning(self):
+        row = numpy.arange(2, dtype="<i4")
+        for data, kind, more in (("<f2", "coo", {"row": row, "col": row}), ("<f4", "coo", {"row": row, "col": row}),
+                                 ("<f2", "csr", {"indices": row, "indptr": numpy.arange(3, dtype="<i4")})):
+            numpy.savez(self.path("in.npz"), format=numpy.array(kind.encode()), shape=numpy.array([2, 2]), data=numpy.ones(2, data), **more)
+            said = self.expect(DONE, "extract", "-f", self.path("in.npz"), "-o", self.path("out.npz")).stderr.decode()
+            self.assertEqual("scipy does not load coo matrices of f16; --dtype f32 makes them float32" in said, (data, kind) == ("<f2", "coo"))
+
     def test_one_array_for_one_npy(self):
         source = DATA / "npz/stored.npz"
         self.fail_with(USAGE, "extract", source, "-o", self.path("out.npy"), says="one tensor")
