@@ -24,13 +24,25 @@ constexpr std::uint64_t kTensorCost = 2048, kAttributeCost = 256, kElementCost =
 constexpr std::uint64_t kElementPrinted = 10;  // what is charged as printed of an element
 constexpr std::uint64_t kSparseParts = 3;      // the lines that name a sparse tensor
 
+// The class that a persistent node stands for: a stream keeps those of modules with their source.
+// kNoNode if it stands for none.
+NodeId ModuleClass(const Graph& graph, NodeId id) {
+  if (!graph.Is(id, NodeKind::kPersistent)) return Graph::kNoNode;
+  const auto parts = graph.Items(graph.identifier(id));
+  const bool module = parts.size() > 1 && graph.Is(parts[0], NodeKind::kText) &&
+                      graph.Text(parts[0]) == "module" && graph.Is(parts[1], NodeKind::kGlobal);
+  return module ? parts[1] : Graph::kNoNode;
+}
+
 class Walk {
  public:
   Walk(const Graph& graph, const PickleSource& from, Allowance& allowance)
       : graph_(graph),
         allowance_(allowance),
         holds_(graph.HoldersOf([&](NodeId id) {
-          return graph.Is(id, NodeKind::kPersistent) || IsNumericArray(graph, id);
+          return (graph.Is(id, NodeKind::kPersistent) &&
+                  ModuleClass(graph, id) == Graph::kNoNode) ||
+                 IsNumericArray(graph, id);
         })),
         tensors_(graph, holds_, contents_.storages, from.file, from.room),
         other_(graph.HoldersOf([&](NodeId id) { return IsOther(id); },
@@ -176,8 +188,12 @@ class Walk {
       case NodeKind::kCall:
         return VisitCall(id, depth);
       case NodeKind::kPersistent:
-        return ListProblem("storage", "it is a storage without a tensor; save a tensor of it",
-                           depth);
+        if (holds_[id]) {
+          return ListProblem("storage", "it is a storage without a tensor; save a tensor of it",
+                             depth);
+        }
+        LeaveOut("");
+        return OkStatus();
       case NodeKind::kBigInt:
         LeaveOut(" (a number of more than 64 bits)");
         return OkStatus();
@@ -260,7 +276,8 @@ class Walk {
     }
     if (!tensor.ok()) return WithTensor(tensor.status(), path_);
     if (*tensor) return AddTensor(**std::move(tensor));
-    const NodeId callable = graph_.callable(id);
+    const NodeId module = ModuleClass(graph_, graph_.callable(id));
+    const NodeId callable = module == Graph::kNoNode ? graph_.callable(id) : module;
     const auto args = graph_.Items(graph_.args(id));
     const NodeId state = graph_.state(id);
     const bool plain_state = state == Graph::kNoNode || !holds_[state];

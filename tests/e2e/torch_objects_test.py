@@ -155,6 +155,19 @@ class TorchObjects(EndToEnd):
         self.succeed("convert", "-f", self.path("m.pt"), "--exclude", "^d", "-o", self.path("m.zt"))
         self.assertEqual(set(read_zt(self.path("m.zt"))["objects"]), {"w"})
 
+    def test_classes_of_modules_in_a_legacy_stream(self):
+        """There they are objects outside the pickle, with their source."""
+        def module(name, **members):
+            kept = tup(text("module"), glob("torch.nn", name), text("f.py"), text("class " + name)) + b"Q"
+            return kept + b")\x81" + dictionary(**members) + b"b" if members else kept
+        w = tensor(of=stream_storage())
+        objects, _, said = self.converted(stream(dictionary(w=w, act=module("ReLU", inplace=b"\x89"), c=module("Linear"))))
+        self.assertEqual(set(objects), {"w"})
+        self.assertIn("left out: 'act' (torch.nn.ReLU), 'c'\n", said)
+        self.put("m.pt", stream(dictionary(net=module("Linear", weight=w), w=w)))
+        self.fail_with(UNSUPPORTED, "convert", "-f", self.path("m.pt"), "-o", self.path("m.zt"),
+                       says="tensor 'net': it is an object of 'torch.nn.Linear' and holds tensors")
+
     def test_what_is_printed_is_bounded_by_the_size(self):
         """A long key of many tensors or numbers, a long text and a long list of many keys."""
         numbers = b"](" + b"K\1" * 1000 + b"e"
