@@ -103,6 +103,22 @@ TEST(Zip, ADamagedEntryReadInPartIsFoundByVerify) {
   EXPECT_THAT(zip->Verify(0, 0), Fails(StatusCode::kDataLoss, HasSubstr("CRC-32 does not match")));
 }
 
+TEST(Zip, AnArchiveThatIsWrittenToIsNotCalledDamaged) {
+  for (const bool deflate : {false, true}) {
+    const TempFolder folder;
+    const std::string path = folder / "f.zip";
+    WriteFile(path, Zip({{.name = "a", .content = "0123456789", .deflate = deflate}}));
+    auto zip = Must(ZipArchive::Open(Must(OpenFile(path))));
+    auto bytes = Must(zip->OpenEntry(0));
+    WriteFile(path, Zip({{.name = "a", .content = "9876543210", .deflate = deflate}}));
+    std::filesystem::last_write_time(
+        path, std::filesystem::last_write_time(path) + std::chrono::nanoseconds(1));
+    std::string text(10, '?');
+    EXPECT_THAT(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))),
+                Fails(StatusCode::kDataLoss, StartsWith("it has been written to")));
+  }
+}
+
 // 0xffff in the end record refers to a zip64 record, where there is one: numpy, whose zipfile
 // writes none for exactly this many entries, has none.
 TEST(Zip, ExactlyAsManyEntriesAsTheEndRecordCanCount) {

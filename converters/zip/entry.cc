@@ -122,6 +122,12 @@ Status EndsEarly(std::uint64_t offset, std::uint64_t size) {
                      std::to_string(offset) + " was expected");
 }
 
+// An entry that is damaged because the archive was written to says so.
+Status OrChanged(const Status& status, ByteSource& archive) {
+  if (status.code() == StatusCode::kDataLoss) ZT_RETURN_IF_ERROR(archive.CheckUnchanged());
+  return status;
+}
+
 class StoredEntry final : public ByteSource {
  public:
   StoredEntry(std::shared_ptr<ByteSource> archive, const ZipEntry& entry,
@@ -138,7 +144,7 @@ class StoredEntry final : public ByteSource {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     if (offset > size_ || out.size() > size_ - offset) return EndsEarly(offset + out.size(), size_);
     ZT_RETURN_IF_ERROR(archive_->ReadAt(data_ + offset, out));
-    return check_ == nullptr ? OkStatus() : check_->Add(offset, out);
+    return check_ == nullptr ? OkStatus() : OrChanged(check_->Add(offset, out), *archive_);
   }
   void WillRead(std::span<const ByteRange> ranges) override {
     std::vector<ByteRange> moved(ranges.begin(), ranges.end());
@@ -173,6 +179,11 @@ class DeflatedEntry final : public ByteSource {
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     if (offset > size_ || out.size() > size_ - offset) return EndsEarly(offset + out.size(), size_);
+    return OrChanged(Fill(offset, out), *archive_);
+  }
+
+ private:
+  Status Fill(std::uint64_t offset, std::span<std::byte> out) {
     if (out.empty()) return OkStatus();
     if (!active_ || offset < position_) ZT_RETURN_IF_ERROR(Start());
     std::array<std::byte, 16384> skipped;
@@ -185,7 +196,6 @@ class DeflatedEntry final : public ByteSource {
     return position_ == size_ ? CheckEnd() : OkStatus();
   }
 
- private:
   Status Start() {
     Stop();
     stream_ = {};
