@@ -482,7 +482,7 @@ Status StorageSource::ReadColumns(const StoragePart& pointers, std::uint64_t fir
   const auto find = [&](std::uint64_t entry) -> Status {
     some.resize(1);
     std::uint64_t above = count;
-    for (std::uint64_t step = kStep; step < count - column; step *= 2) {
+    for (std::uint64_t step = 1; step < count - column; step *= 2) {
       ZT_RETURN_IF_ERROR(ReadStored(pointers, column + step, some));
       if (some[0] > entry) {
         above = column + step;

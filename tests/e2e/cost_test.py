@@ -542,9 +542,9 @@ REFUSED = {
     torch_tensors_of_one_dict: {5: [CONVERT, AS_2_0, SHARDED, FOLDER, SHOW]},
     # names of more than 200 bytes
     colliding_tensors: {5: [FOLDER]},
-    colliding_objects: {5: [FOLDER]},
+    colliding_objects: {5: [FOLDER]}, torch_names_of_a_long_key: {5: [FOLDER]},
     # several arrays; a name beyond 2.0's limit; formats of others hold no such layout
-    elements_in_disorder: {5: [SHOW]}, columns: {5: [SHOW]},
+    elements_in_disorder: {5: [SHOW]}, columns: {5: [SHOW]}, torch_columns: {5: [SHOW]}, torch_columns_far_apart: {5: [SHOW]},
     components: {5: [SHOW, FOLDER]},
     components_of_a_long_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
     components_of_an_escaped_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
