@@ -450,23 +450,24 @@ Status StorageSource::ReadIndices(const StoragePart& part, std::uint64_t first,
   return OkStatus();
 }
 
-// Validates all pointers of a part, once for all that have its number.
+// Validates all pointers of a part, once for all that have its number and its bound.
 Status StorageSource::CheckAllPointers(const StoragePart& part) {
   constexpr std::uint64_t kStep = 4096;
+  const std::pair key(part.number, part.bounds[0]);
   {
     const std::lock_guard lock(checked_mutex_);
-    const auto known = checked_.find(part.number);
-    if (known != checked_.end() && known->second == part.bounds[0]) return OkStatus();
+    if (const auto known = checked_.find(key); known != checked_.end()) return known->second;
   }
   const std::uint64_t count = part.bytes / 8;
   std::vector<std::uint64_t> some;
-  for (std::uint64_t at = 0; at < count; at += some.size()) {
+  Status status;
+  for (std::uint64_t at = 0; at < count && status.ok(); at += some.size()) {
     some.resize(std::min(kStep, count - at));
-    ZT_RETURN_IF_ERROR(ReadIndices(part, at, some));
+    status = ReadIndices(part, at, some);
   }
   const std::lock_guard lock(checked_mutex_);
-  checked_.emplace(part.number, part.bounds[0]);
-  return OkStatus();
+  checked_.emplace(key, status);
+  return status;
 }
 
 // The columns of entries from `first` on, by the pointers. Those after a column are read at once;

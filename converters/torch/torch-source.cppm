@@ -128,8 +128,8 @@ class StorageSource : public TensorSource {
   std::vector<Stream> streams_;  // by storage
   std::shared_ptr<HeldBytes> held_;
   std::mutex checked_mutex_;
-  // By number of pointers to columns that are known to be valid: what their last one is.
-  std::unordered_map<std::uint64_t, std::uint64_t> checked_;
+  // Of pointers to columns, by their number and what the last one must be: whether they are valid.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Status> checked_;
 };
 
 // ---- the two containers of a checkpoint ---------------------------------------------------------
