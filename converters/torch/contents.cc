@@ -127,11 +127,11 @@ class Walk {
   Status Print(std::string_view text, std::uint64_t times = 1) {
     return allowance_.Print(times * Allowance::Printed(text));
   }
-  // Spend and Print for Plain; false, and an error in dear_, if that fails.
+  // PrintValue and Spend for Plain; false, and long_ or an error in dear_, if that fails.
   bool Afford(std::uint64_t bytes, std::uint64_t printed) {
-    if (dear_.ok()) dear_ = Spend(bytes);
-    if (dear_.ok()) dear_ = allowance_.Print(printed);
-    return dear_.ok();
+    if (!long_) long_ = !allowance_.PrintValue(printed);
+    if (!long_ && dear_.ok()) dear_ = Spend(bytes);
+    return !long_ && dear_.ok();
   }
   std::string Here() const { return path_.empty() ? std::string("the whole") : Quote(path_); }
 
@@ -158,12 +158,15 @@ class Walk {
       return OkStatus();
     }
     if (depth > 0) {
-      auto value = Plain(id);
+      auto value = Plain(path_, id);
       ZT_RETURN_IF_ERROR(dear_);
       if (value) {
         contents_.attributes.emplace_back(path_, *std::move(value));
-        ZT_RETURN_IF_ERROR(Print(path_));
         return Spend(kAttributeCost + kTextCost * path_.size());
+      }
+      if (long_ && !other_[id]) {
+        LeaveOut(" (it is too long, written out, or those before it are)");
+        return OkStatus();
       }
       if (!other_[id]) {
         LeaveOut(" (it nests deeper than " + std::to_string(kMaxValueDepth) +
@@ -329,8 +332,7 @@ class Walk {
       for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
         const std::string key = Key(items[i]).value_or("(an attribute without a name)");
         ZT_RETURN_IF_ERROR(Spend(kAttributeCost + kTextCost * (path_.size() + key.size())));
-        ZT_RETURN_IF_ERROR(Print(key));
-        auto value = Plain(items[i + 1]);
+        auto value = Plain(key, items[i + 1]);
         ZT_RETURN_IF_ERROR(dear_);
         if (!value || !IsUtf8(key)) {
           contents_.left_out.Add(Quote(path_ + "." + key));
@@ -439,8 +441,12 @@ class Walk {
     }
   }
 
-  // A number, text, bool or None, or a list of these; nothing for other values, or with dear_ set.
-  std::optional<Value> Plain(NodeId id) { return other_[id] ? std::nullopt : Build(id, 0); }
+  // A number, text, bool or None, or a list of these; nothing for other values, or with dear_ or
+  // long_ set.
+  std::optional<Value> Plain(std::string_view key, NodeId id) {
+    if (other_[id] || long_ || !Afford(0, Allowance::Printed(key))) return std::nullopt;
+    return Build(id, 0);
+  }
   // The value, in which nothing is other; nothing if it nests too deep.
   std::optional<Value> Build(NodeId id, int depth) {
     if (depth > kMaxValueDepth) return std::nullopt;
@@ -511,7 +517,10 @@ class Walk {
   const std::vector<bool> other_;  // by node: an IsOther() is in it
   std::vector<bool> open_;         // by node: it is visited, so what it holds is in it
   std::string path_;
-  Status dear_;  // what ended Plain: a value takes more memory than is allowed
+  // What ended Plain: a value takes more memory than is allowed, or more when it is printed. None is
+  // tried after that one.
+  Status dear_;
+  bool long_ = false;
 };
 
 }  // namespace

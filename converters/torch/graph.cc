@@ -42,14 +42,19 @@ Status Allowance::Spend(std::uint64_t bytes) {
 Status Allowance::Print(std::uint64_t bytes) {
   const std::uint64_t own = std::min(bytes, printable_);
   if (bytes - own > shared_->printed) {
-    return Unsupported("its names and values, written out, would take more than " +
+    return Unsupported("its names, written out, would take more than " +
                        std::to_string(kPrintedPerByte) +
-                       " times its size: long ones are shared again and again; save it without "
-                       "them");
+                       " times its size: a long key is part of many; shorten it");
   }
   printable_ -= own;
   shared_->printed -= bytes - own;
   return OkStatus();
+}
+
+bool Allowance::PrintValue(std::uint64_t bytes) {
+  const std::uint64_t for_names = granted_ / kPerByte + kPrintedShared / 8;
+  const std::uint64_t left = printable_ + shared_->printed;
+  return left >= for_names && bytes <= left - for_names && Print(bytes).ok();
 }
 
 std::uint64_t Allowance::Printed(std::string_view text) {

@@ -54,8 +54,10 @@ class Allowance {
   Allowance(std::uint64_t file_bytes, std::shared_ptr<Shared> shared);
   // kUnimplemented once it is used up.
   Status Spend(std::uint64_t bytes);
-  // As Spend, for what is printed.
+  // As Spend, for a name that is printed.
   Status Print(std::uint64_t bytes);
+  // Likewise for a value, which leaves a twelfth to names; false once it is used up.
+  bool PrintValue(std::uint64_t bytes);
   // The bytes that a text takes in JSON at most.
   static std::uint64_t Printed(std::string_view text);
   // `bytes` more have come from a pipe, whose size is not known.
