@@ -539,7 +539,7 @@ class Metadata {
     std::error_code error;
     const std::string file_path = (folder_ / name).string();
     if (IsUrl(file_path) ? !Exists(file_path)
-                         : fs::symlink_status(file_path, error).type() == fs::file_type::not_found)
+                         : fs::status(file_path, error).type() == fs::file_type::not_found)
       return InvalidData("its file " + Quote(name) +
                          " is missing; get it, or leave out what lies in it (--exclude)");
     auto opened = OpenFile((folder_ / name).string());
