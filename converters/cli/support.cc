@@ -23,6 +23,7 @@ namespace {
 // The state that a signal changes, and that tells it what to do.
 std::atomic<bool> g_interrupted = false, g_complete = false;
 std::atomic<int> g_signal = 0;
+sigset_t g_awaited;  // the signals that Catch waits for, set before it runs
 std::mutex g_mutex;
 Writer* g_writer = nullptr;
 
@@ -51,9 +52,9 @@ void Catch(const sigset_t& set) {
   int signal = 0;
   ::sigwait(&set, &signal);
   g_signal = signal;
+  g_interrupted = true;
   {
     const std::lock_guard lock(g_mutex);
-    g_interrupted = true;
     Cancel(g_writer);
   }
   for (bool waited = false;;) {
@@ -112,11 +113,13 @@ void InstallSignals() {
     ::sigaddset(&set, signal);
   }
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  g_awaited = set;
   try {
     std::thread([set] { Catch(set); }).detach();
   } catch (const std::system_error&) {
     // There is no thread for them: signals end the program at once.
     ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+    ::sigemptyset(&g_awaited);
   }
 }
 
@@ -138,8 +141,10 @@ CancelsWriter::~CancelsWriter() {
 bool Ended() {
   // One that has arrived and that Catch has not seen yet counts.
   for (sigset_t set; !g_interrupted && ::sigpending(&set) == 0;) {
-    const auto pending = [&](int signal) { return ::sigismember(&set, signal) == 1; };
-    if (!pending(SIGINT) && !pending(SIGTERM) && !pending(SIGHUP)) break;
+    const auto coming = [&](int signal) {
+      return ::sigismember(&set, signal) == 1 && ::sigismember(&g_awaited, signal) == 1;
+    };
+    if (!coming(SIGINT) && !coming(SIGTERM) && !coming(SIGHUP)) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return g_interrupted && !g_complete;

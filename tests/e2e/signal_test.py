@@ -18,6 +18,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
@@ -119,6 +120,19 @@ class Signals(support.EndToEnd):
                 self.assertEqual((told["ok"], told["error"]["exit_status"]), (False, INTERRUPTED))
                 self.assertEqual(list(here.iterdir()), [])
                 here.rmdir()
+
+    def test_a_signal_that_is_ignored_and_waits(self):
+        """The program gets it ignored, blocked and sent: it stays pending."""
+        source = self.safetensors("i.safetensors", make_safetensors.sample("ab", "F32", (2, 3)))
+        launcher = ("import os, signal, sys\n"
+                    "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+                    "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})\n"
+                    "os.kill(os.getpid(), signal.SIGHUP)\n"
+                    "os.execv(sys.argv[1], sys.argv[1:])\n")
+        for words in (["inspect", source], ["inspect", self.path("absent")]):
+            told = subprocess.run([sys.executable, "-c", launcher, PROGRAM, *words], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE)
+            self.assertEqual(told.returncode, self.run_program(*words).returncode)
 
     def start(self, number, command):
         out = self.path(f"out-{number}")
