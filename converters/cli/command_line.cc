@@ -439,14 +439,17 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
   return nearest.empty() ? "" : "; did you mean " + std::string(nearest) + "?";
 }
 
-// True for "-" and for a path that leads to what standard output is, but a device other than a
-// terminal: everybody may write to /dev/null.
+// True for "-", for the names that systems give standard output, and for other paths that lead to
+// the pipe, socket or terminal that it is.
 bool IsStandardOutput(const std::string& path) {
-  if (path == "-" || path.empty()) return path == "-";
+  for (const std::string_view name : {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+    if (path == name) return true;
+  }
   struct stat named, standard;
   if (::stat(path.c_str(), &named) != 0 || ::fstat(STDOUT_FILENO, &standard) != 0) return false;
-  const bool device = S_ISCHR(standard.st_mode) && ::isatty(STDOUT_FILENO) == 0;
-  return named.st_dev == standard.st_dev && named.st_ino == standard.st_ino && !device;
+  const bool shared =
+      S_ISFIFO(standard.st_mode) || S_ISSOCK(standard.st_mode) || ::isatty(STDOUT_FILENO) != 0;
+  return shared && named.st_dev == standard.st_dev && named.st_ino == standard.st_ino;
 }
 
 // True if -o names standard output, whatever else is wrong with the words.
