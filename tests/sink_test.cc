@@ -638,9 +638,12 @@ TEST(FolderSink, AFileSystemMayRefuseModes) {
 TEST(FolderSink, FilesMayHaveTheNamesOfHiddenOnes) {
   const TempFolder folder;
   auto sink = CreateFolder(folder / "d");
-  const std::string hidden = ".mode." + std::to_string(::getpid()) + "-";
-  for (int i = 0; i < 50; ++i)
-    WriteFile(sink->Staged(hidden + std::to_string(i) + ".ztstream-tmp"), "");
+  // The number in the name of the hidden folder, after which the next are taken.
+  const std::string pid = std::to_string(::getpid()) + "-";
+  const std::string staged = sink->Staged("");
+  const int taken = std::stoi(staged.substr(staged.rfind(pid) + pid.size()));
+  for (int i = 1; i <= 50; ++i)
+    WriteFile(sink->Staged(".mode." + pid + std::to_string(taken + i) + ".ztstream-tmp"), "");
   WriteFile(sink->Staged(".mode.ztstream-tmp"), "");
   EXPECT_OK(sink->Finish());
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 51);

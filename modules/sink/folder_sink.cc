@@ -87,7 +87,9 @@ StatusOr<std::unique_ptr<FolderSink>> FolderSink::Create(std::string path,
   const std::string name =
       sink->beside_ ? fs::path(path).filename().string() : std::string(kInside);
   RemoveLeftoversOf(path);
-  ZT_RETURN_IF_ERROR(WithFile(sink::internal::CheckPlace(holder, name), path));
+  // What lies in a folder that is there may stay: CheckFiles has looked at what will not.
+  const std::string replaced = sink->beside_ ? name : "";
+  ZT_RETURN_IF_ERROR(WithFile(sink::internal::CheckPlace(holder, replaced), path));
   const int error = sink->staging_.Make(holder, name, true, 0700);
   if (error == ENOENT) {
     return WithFile(IoError("the folder it would lie in is missing; make that first"), path);
@@ -116,7 +118,8 @@ Status FolderSink::CheckFiles(const std::string& path, std::span<const std::stri
       return WithFile(AlreadyExists("the output exists already; use -f to replace it"),
                       at.string());
     ZT_RETURN_IF_ERROR(
-        WithFile(sink::internal::CheckPlace(at.parent_path().string(), file), at.string()));
+        WithFile(sink::internal::CheckPlace(at.parent_path().string(), at.filename().string()),
+                 at.string()));
   }
   return OkStatus();
 }

@@ -65,7 +65,7 @@ int OpenLocked(const std::string& path) {
 }
 
 // The hidden names of the folder that was listed last. A conversion opens thousands of sinks in one
-// folder, which grows: it is listed again after as many calls as an eighth of its files.
+// folder, which grows: it is listed again after a second, or as many calls as an eighth of its files.
 class HiddenNames {
  public:
   static HiddenNames& Instance() {
@@ -78,13 +78,15 @@ class HiddenNames {
     if (::stat(folder.c_str(), &info) != 0) return {};
     const MutexLock lock(mutex_);
     const auto key = std::pair(info.st_dev, info.st_ino);
-    if (key != listed_ || ++calls_ > files_ / 8) List(folder, key);
+    const bool old = std::chrono::steady_clock::now() - when_ > std::chrono::seconds(1);
+    if (key != listed_ || old || ++calls_ > files_ / 8) List(folder, key);
     return names_;
   }
 
  private:
   void List(const std::string& folder, std::pair<dev_t, ino_t> key) ZT_REQUIRES(mutex_) {
     listed_ = key;
+    when_ = std::chrono::steady_clock::now();
     calls_ = files_ = 0;
     names_.clear();
     std::error_code error;
@@ -98,6 +100,7 @@ class HiddenNames {
 
   Mutex mutex_;
   std::pair<dev_t, ino_t> listed_ ZT_GUARDED_BY(mutex_) = {};
+  std::chrono::steady_clock::time_point when_ ZT_GUARDED_BY(mutex_) = {};
   std::size_t files_ ZT_GUARDED_BY(mutex_) = 0, calls_ ZT_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> names_ ZT_GUARDED_BY(mutex_);
 };
@@ -149,6 +152,7 @@ Status CheckPlace(const std::string& folder, const std::string& name) {
   if (::statx(AT_FDCWD, folder.c_str(), 0, kWanted, &around) != 0) return OkStatus();
   if ((around.stx_attributes & kFixed) != 0)
     return IoError("the folder " + folder + " is immutable or append-only (chattr)");
+  if (name.empty()) return OkStatus();
   if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, kWanted, &file) != 0) return OkStatus();
   if ((file.stx_attributes & kFixed) != 0)
     return IoError("it cannot be replaced: it is immutable or append-only (chattr)");
