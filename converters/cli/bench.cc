@@ -144,9 +144,11 @@ StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes) {
     std::copy_n(reinterpret_cast<const std::byte*>(&word), 8,
                 block.begin() + static_cast<std::ptrdiff_t>(i));
   }
+  fs::path unused = fs::path(folder) / "ztstream-bench";
+  for (std::error_code error; fs::exists(fs::symlink_status(unused, error));) unused += "-";
   const Clock::time_point begin = Clock::now();
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<FolderSink> hidden,
-                      FolderSink::Create((fs::path(folder) / "ztstream-bench").string(), {}));
+                      FolderSink::Create(unused.string(), {}));
   FileSinkOptions options = hidden->StagedOptions("sample");
   options.sync = true;
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
@@ -238,7 +240,9 @@ StatusOr<Report> Measure(const Args& args) {
   }
 
   Report report;
-  for (const Object& object : source->objects()) report.input_bytes += Bytes(object);
+  for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
+    if (source->CheckReadable(o).ok()) report.input_bytes += Bytes(source->objects()[o]);
+  }
   const unsigned all = args.threads == 0 ? UsableThreads() : args.threads;
   std::uint64_t sample = 1;
   const auto measure = [&](Row& row) -> Status {
