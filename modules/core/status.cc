@@ -180,11 +180,8 @@ std::string Repeated(std::string_view name) {
            (static_cast<unsigned char>(name[next]) & 0xc0) == 0x80) {
       ++next;
     }
-    if (byte < 0x20 || byte >= 0x7f) {
-      written += next - end > 3 ? 12 : 6;
-    } else {
-      written += byte == '"' || byte == '\\' ? 2 : 1;
-    }
+    const bool control = byte < 0x20 || byte == 0x7f;
+    written += control ? 6 : byte == '"' || byte == '\\' ? 2 : next - end;
     if (written > kMost) return std::string(name.substr(0, end)) + "...";
   }
   return std::string(name);
