@@ -159,7 +159,8 @@ StatusOr<NumberForm> FormOf(const Object& object, std::size_t component) {
     }
   }
   if (const auto count = ElementCount(form.shape);
-      is_packed && count && (*count + form.unit_numbers - 1) / form.unit_numbers == stored.bytes)
+      is_packed && count &&
+      (*count / form.unit_numbers + (*count % form.unit_numbers != 0)) == stored.bytes)
     form.numbers = *count;
   if (object.components.size() > 1 || ElementCount(form.shape) != form.numbers)
     form.shape = {form.numbers};
