@@ -28,6 +28,11 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
 // The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of
 // other formats. An error if there are several indexes, or if the shards have not been joined.
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options);
+// Warns of shards of a checkpoint that are named without the others.
+void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source);
+// An error if an output would replace a file of a format that is read, but of `format`: an input, by
+// a link or a slip.
+Status CheckHoldsNo(const std::string& output, std::string_view format);
 // An error that names the format if the file is of another one than .zt.
 Status CheckIsZt(const std::string& path);
 

@@ -314,7 +314,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
   const SpecVersion spec = *ParseSpecVersion(args.spec);
   input.u32_indices = Traits(spec).u32_indices;
   input.no_files = WhyNoFiles(spec);
-  return args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
+  auto source =
+      args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
+  if (source.ok()) WarnOfOtherShards(args.inputs, **source);
+  return source;
 }
 
 // A warning if --quant group finds no module; why one that it finds is no group, the source says.
@@ -376,7 +379,10 @@ Status Convert(const Args& args) {
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules));
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
-  if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  if (!args.dry_run && !shards) {
+    ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+    ZT_RETURN_IF_ERROR(CheckHoldsNo(args.output, "zt"));
+  }
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
   ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));

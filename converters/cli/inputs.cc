@@ -260,6 +260,18 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const I
 
 }  // namespace
 
+Status CheckHoldsNo(const std::string& output, std::string_view format) {
+  if (IsUrl(output) || !IsRegularFile(output)) return OkStatus();
+  const auto bytes = OpenFile(output);
+  const auto head = bytes.ok() ? Peek(**bytes, kHeadBytes) : bytes.status();
+  if (!head.ok()) return OkStatus();
+  const auto found = Recognise(*head);
+  if (!found.ok() || (*found)->name == format) return OkStatus();
+  return WithFile(InvalidArgument("what is there is " + std::string((*found)->name) +
+                                  ", and would be replaced; name another file, or remove it first"),
+                  output);
+}
+
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
   auto bytes = OpenFile(path);
   std::error_code error;
@@ -294,7 +306,6 @@ StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const I
   return ChooseZt(folder, found, options);
 }
 
-// Warns of shards of a checkpoint that are named without the others.
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {
   std::vector<std::string> names;
   for (const std::string& path : paths) names.push_back(fs::path(path).filename().string());
@@ -321,7 +332,6 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs
     inputs.sources.push_back(std::move(source));
     inputs.names.push_back(name);
   }
-  if (!inputs.sources.empty()) WarnOfOtherShards(paths, *inputs.sources.back());
   return inputs;
 }
 

@@ -362,11 +362,7 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
 
 // The listing as a page in a file of its own.
 Status WritePage(const Listing& listing, const Args& args) {
-  std::error_code error;
-  if (std::filesystem::equivalent(args.output, listing.file, error)) {
-    return WithFile(InvalidArgument("the page would replace the input; name another file"),
-                    args.output);
-  }
+  ZT_RETURN_IF_ERROR(CheckHoldsNo(args.output, ""));
   const std::string page = PageText(ListingJson(std::span(&listing, 1), args));
   ZT_RETURN_IF_ERROR(
       WriteText(args.output, page, {.overwrite = args.force, .sync = !args.no_sync}));

@@ -243,6 +243,11 @@ class Command(support.EndToEnd):
         self.fail_with(EXISTS, "convert", self.source, "-o", self.output, says="o.zt")
         self.assertEqual(self.output.read_bytes(), b"precious")
         self.assertEqual(self.entries(), ["i.safetensors", "o.zt"])
+        link = self.path("link.zt")
+        link.symlink_to(self.source)
+        self.fail_with(USAGE, "convert", "-f", self.source, "-o", link, says=("link.zt: what is there is safetensors", "remove it first"))
+        self.assertEqual(self.entries(), ["i.safetensors", "link.zt", "o.zt"])
+        link.unlink()
         self.succeed("convert", self.source, "-f", "-o", self.output)
         self.succeed("verify", self.output)
 

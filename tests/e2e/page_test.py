@@ -11,7 +11,7 @@ import unittest
 import numpy
 
 import support
-from support import EXISTS, INVALID, IO, OLD
+from support import EXISTS, INVALID, IO, OLD, USAGE
 
 import browser
 import make_safetensors
@@ -71,6 +71,11 @@ class Page(support.EndToEnd):
         self.assertEqual(page.read_bytes(), OLD)
         self.assertEqual(self.expect(0, "inspect", "-f", self.source, "--html", page).stdout, b"")
         self.assertEqual(page.read_bytes(), self.succeed("inspect", self.source, "--html", "-"))
+        link = self.path("link.html")
+        link.symlink_to(self.source)
+        for name in self.source, link:
+            self.fail_with(USAGE, "inspect", "-f", self.source, "--html", name, says=(str(name), "what is there is safetensors"))
+        link.unlink()
         bad = self.put("bad.safetensors", b"nothing of the kind")
         self.fail_with(INVALID, "inspect", bad, "--html", "bad.html", says="bad.safetensors")
         self.fail_with(IO, "inspect", self.source, "--html", "absent/m.html", says="absent")
