@@ -13,8 +13,14 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// The checked manifest of a file of version 2.0; nullopt for other inputs.
-StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& path) {
+// The checked manifest of a file of version 2.0, and the kind of its digests.
+struct Checked {
+  std::vector<std::byte> bytes;
+  DigestKind digests = DigestKind::kNone;
+};
+
+// nullopt for other inputs.
+StatusOr<std::optional<Checked>> ReadManifest(const std::string& path) {
   const auto file = OpenFile(path);
   if (!file.ok() || !(*file)->size())
     return std::nullopt;  // a folder, a pipe, or a file that is refused later
@@ -30,19 +36,24 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
   ZT_RETURN_IF_ERROR((*file)->ReadAt(trailer.manifest_offset, bytes));
   ZT_ASSIGN_OR_RETURN(const Manifest manifest, DecodeManifest(bytes, trailer));
   ZT_RETURN_IF_ERROR(CheckLayout(manifest, trailer.data_end));
+  Checked checked;
   for (const StoredObject& object : manifest.objects) {
     for (const StoredComponent& component : object.components) {
       if (component.digest.empty()) return std::nullopt;
+      checked.digests = DigestOrUnknown(component.digest).kind;
     }
   }
-  return bytes;
+  checked.bytes = std::move(bytes);
+  return checked;
 }
 
-// The manifest of a file of version 2.0 with these inputs: reads all data and writes nothing.
-StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
+// The manifest of a file of version 2.0 with these inputs and digests of this kind, or if it is
+// kNone of the version's own: reads all data and writes nothing.
+StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args, DigestKind digests) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   PlanOptions plan_options;
   plan_options.keep = rules.plan.keep;
+  if (digests != DigestKind::kNone) plan_options.storage.digest = digests;
   plan_options.spec = SpecVersion::k2_0;
   InputArgs input = args;
   input.u32_indices = Traits(plan_options.spec).u32_indices;
@@ -76,12 +87,14 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args) {
 StatusOr<std::string> Id(const Args& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
   const bool whole = args.files.empty() && !HasRules(args);
-  if (whole && args.inputs.size() == 1 && args.inputs[0] != "-") {
+  DigestKind digests = DigestKind::kNone;
+  if (args.inputs.size() == 1 && args.inputs[0] != "-") {
     const std::string& file = args.inputs[0];
     ZT_ASSIGN_OR_RETURN(const auto manifest, WithFile(ReadManifest(file), file));
-    if (manifest) return ContentDigest(*manifest, kind);
+    if (manifest && whole) return ContentDigest(manifest->bytes, kind);
+    if (manifest) digests = manifest->digests;
   }
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> manifest, ComputeManifest(args));
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> manifest, ComputeManifest(args, digests));
   return ContentDigest(manifest, kind);
 }
 

@@ -389,6 +389,12 @@ class Folders(support.EndToEnd):
         self.assertNotEqual(of(both), of(one))
         self.succeed("convert", both, "--spec", "2.0", "-o", self.path("b2.zt"), "-q")
         self.assertEqual(of(self.path("b2.zt"), "--include", "a"), of(one))
+        # the digests of the tensors as the file has them
+        self.succeed("convert", both, "--spec", "2.0", "--digest", "sha256", "-o", self.path("s2.zt"), "-q")
+        self.succeed("convert", one, "--spec", "2.0", "--digest", "sha256", "-o", self.path("s1.zt"), "-q")
+        self.assertEqual(of(self.path("s2.zt"), "--include", "a"), of(self.path("s1.zt")))
+        self.assertEqual(of(self.path("s2.zt"), "--include", "."), of(self.path("s2.zt")))
+        self.assertNotEqual(of(self.path("s1.zt")), of(one))
         self.fail_with(USAGE, "id", both, "--include", "c", says="leave no tensor of 2")
         text = self.path("t.npz")
         numpy.savez(text, a=numpy.zeros(2, "<f4"), s=numpy.array(["x"]))
