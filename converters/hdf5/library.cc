@@ -139,10 +139,13 @@ StatusOr<std::unique_ptr<Library>> Library::Open(ByteSource& bytes, std::uint64_
     const Status damaged = Damaged("the superblock");
     const std::string_view driver = DriverOf(bytes);
     if (driver.empty()) return damaged;
+    const bool family = driver == "family";
     return Unsupported("it is one of the files that HDF5's driver '" + std::string(driver) +
                        "' makes of one; open them with h5py and copy what they hold into one file: "
-                       "h5py.File(name, driver='" +
-                       std::string(driver) + "'), new_file[name] = old_file[name][()]");
+                       "h5py.File(" +
+                       (family ? "'NAME%d.h5', driver='family', memb_size=0"
+                               : "NAME without -m.h5, driver='split'") +
+                       "), new_file[name] = old_file[name][()]");
   }
   return library;
 }

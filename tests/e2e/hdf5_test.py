@@ -253,9 +253,15 @@ class Hdf5(EndToEnd):
                 file["w"] = numpy.ones((50, 30), "f4")
             with h5py.File(self.path("s"), "w", driver="split", libver=version) as file:
                 file["w"] = numpy.ones(3)
-            for name, driver in ("part0.h5", "family"), ("s-m.h5", "split"):
+            for name, driver, how in (("part0.h5", "family", "'NAME%d.h5', driver='family', memb_size=0"),
+                                      ("s-m.h5", "split", "NAME without -m.h5, driver='split'")):
                 self.fail_with(UNSUPPORTED, "convert", self.path(name), "-o", self.path("x.zt"),
-                               says=(f"one of the files that HDF5's driver '{driver}' makes of one", "copy what they hold into one"))
+                               says=(f"one of the files that HDF5's driver '{driver}' makes of one", f"copy what they hold into one file: h5py.File({how})"))
+            # as the message says
+            with h5py.File(self.path("part%d.h5"), driver="family", memb_size=0) as file:
+                self.assertEqual(file["w"][0, 0], 1)
+            with h5py.File(self.path("s"), driver="split") as file:
+                self.assertEqual(file["w"][0], 1)
 
     def test_a_dataset_of_a_newer_library(self):
         """Appended by h5py 3.16 with libver="latest" to a file that older libraries read."""
