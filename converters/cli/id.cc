@@ -13,14 +13,8 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// The checked manifest of a file of version 2.0, and the kind of its digests.
-struct Checked {
-  std::vector<std::byte> bytes;
-  DigestKind digests = DigestKind::kNone;
-};
-
-// nullopt for other inputs.
-StatusOr<std::optional<Checked>> ReadManifest(const std::string& path) {
+// The checked manifest of a file of version 2.0 that has all digests; nullopt for other inputs.
+StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& path) {
   const auto file = OpenFile(path);
   if (!file.ok() || !(*file)->size())
     return std::nullopt;  // a folder, a pipe, or a file that is refused later
@@ -36,25 +30,54 @@ StatusOr<std::optional<Checked>> ReadManifest(const std::string& path) {
   ZT_RETURN_IF_ERROR((*file)->ReadAt(trailer.manifest_offset, bytes));
   ZT_ASSIGN_OR_RETURN(const Manifest manifest, DecodeManifest(bytes, trailer));
   ZT_RETURN_IF_ERROR(CheckLayout(manifest, trailer.data_end));
-  Checked checked;
   for (const StoredObject& object : manifest.objects) {
     for (const StoredComponent& component : object.components) {
       if (component.digest.empty()) return std::nullopt;
-      checked.digests = DigestOrUnknown(component.digest).kind;
     }
   }
-  checked.bytes = std::move(bytes);
-  return checked;
+  return bytes;
 }
 
-// The manifest of a file of version 2.0 with these inputs and digests of this kind, or if it is
-// kNone of the version's own: reads all data and writes nothing.
-StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args, DigestKind digests) {
+// The file that is the whole input, in a folder that is it too; empty if there is none.
+StatusOr<std::string> OnlyFile(const Args& args) {
+  if (args.inputs.size() != 1 || args.inputs[0] == "-") return std::string();
+  const std::string& input = args.inputs[0];
+  if (!IsFolder(input)) return input;
+  ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(input, args), input));
+  return found.value_or("");
+}
+
+// The manifest of a file of version 2.0 with this plan: reads all data and writes nothing.
+StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args, TensorSource& source,
+                                                 const Plan& plan) {
+  WriterOptions options;
+  options.spec = plan.spec;
+  options.threads = args.threads;
+  options.memory_bytes = args.memory;
+  ProgressBar bar(args, "id");
+  options.progress = [&](const Progress& p) {
+    bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
+  };
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                      WriteFile(DiscardSink(), source, plan, std::move(options)));
+  bar.End();
+  return writer->manifest_bytes();
+}
+
+StatusOr<std::string> Id(const Args& args) {
+  const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
+  ZT_ASSIGN_OR_RETURN(const std::string file, OnlyFile(args));
+  std::optional<std::vector<std::byte>> stored;
+  if (!file.empty()) {
+    ZT_ASSIGN_OR_RETURN(stored, WithFile(ReadManifest(file), file));
+  }
+  if (stored && args.files.empty() && !HasRules(args)) return ContentDigest(*stored, kind);
+
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   PlanOptions plan_options;
   plan_options.keep = rules.plan.keep;
-  if (digests != DigestKind::kNone) plan_options.storage.digest = digests;
   plan_options.spec = SpecVersion::k2_0;
+  plan_options.attributes = false;  // the content digest does not cover them
   InputArgs input = args;
   input.u32_indices = Traits(plan_options.spec).u32_indices;
   ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(args.inputs, input));
@@ -64,38 +87,17 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args, DigestKind di
                                          "; inputs are taken as one model: run id once for each");
   }
   const std::unique_ptr<TensorSource> source = *std::move(merged);
-  plan_options.attributes = false;  // the content digest does not cover them
   ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
   WarnAll(args, rules.Warnings());
-  WriterOptions options;
-  options.spec = plan_options.spec;
-  options.storage = plan_options.storage;
-  options.threads = args.threads;
-  options.memory_bytes = args.memory;
-  ProgressBar bar(args, "id");
-  options.progress = [&](const Progress& p) {
-    bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
-  };
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      WriteFile(DiscardSink(), *source, plan, std::move(options)));
-  bar.End();
-  return writer->manifest_bytes();
-}
-
-StatusOr<std::string> Id(const Args& args) {
-  const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
-  const bool whole = args.files.empty() && !HasRules(args);
-  DigestKind digests = DigestKind::kNone;
-  if (args.inputs.size() == 1 && args.inputs[0] != "-") {
-    const std::string& file = args.inputs[0];
-    ZT_ASSIGN_OR_RETURN(const auto manifest, WithFile(ReadManifest(file), file));
-    if (manifest && whole) return ContentDigest(manifest->bytes, kind);
-    if (manifest) digests = manifest->digests;
+  if (stored) {
+    std::unordered_set<std::string_view> kept;
+    for (const PlannedObject& object : plan.objects) kept.insert(object.object->name);
+    return ContentDigest(*stored, kind, [&](std::string_view name) { return kept.contains(name); });
   }
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> manifest, ComputeManifest(args, digests));
-  return ContentDigest(manifest, kind);
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> computed, ComputeManifest(args, *source, plan));
+  return ContentDigest(computed, kind);
 }
 
 }  // namespace

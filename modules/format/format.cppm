@@ -65,9 +65,10 @@ Status CheckFrames(const StoredComponent& component, const ContainerTraits& trai
 Status CheckFrameBytes(const ContainerTraits& traits, std::span<const std::byte> frame);
 
 // The content digest of a 2.0 file (§6.4), "algorithm:hex", from the bytes of its manifest. It does
-// not depend on layout, compression or shards. kInvalidArgument if a part has no digest, or `kind`
-// is kNone.
-StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind);
+// not depend on layout, compression or shards. With `keep`, that of a file of the objects alone for
+// whose names it is true. kInvalidArgument if a part has no digest, or `kind` is kNone.
+StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind,
+                                    const std::function<bool(std::string_view)>& keep = nullptr);
 
 // A reason why a file of version 2.0 is not canonical; the names are empty if it concerns the file.
 struct CanonicalFault {

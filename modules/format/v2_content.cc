@@ -22,14 +22,17 @@ class Content {
   Content(std::span<const std::byte> manifest, Hasher& hasher)
       : bytes_(manifest), reader_(manifest), hasher_(hasher) {}
 
-  Status Walk() {
+  using Keep = std::function<bool(std::string_view)>;
+
+  // `keep`: see ContentDigest.
+  Status Walk(const Keep& keep) {
     const auto fields = FindFields<1>({"objects"});
     if (!fields[0]) return format::internal::BrokenV2("3.2", "field 'objects' is missing");
     cbor::Buffer head;
     cbor::AppendArrayHead(head, 2);
     cbor::AppendText(head, "zt.content/1");
     hasher_.Update(head);
-    return Each(fields[0], WithTensor, [this] { return Object(); });
+    return Each(fields[0], WithTensor, keep, [this] { return Object(); });
   }
 
  private:
@@ -59,20 +62,27 @@ class Content {
     return found;
   }
 
-  // Hashes the map at `map`: its keys as encoded, its values with `value`. `with` adds a key to
-  // errors.
+  // Hashes what is kept of the map at `map`: its keys as encoded, its values with `value`. `with`
+  // adds a key to errors.
   template <typename Value>
-  Status Each(const Span& map, Status (*with)(const Status&, std::string_view), Value value) {
+  Status Each(const Span& map, Status (*with)(const Status&, std::string_view), const Keep& keep,
+              Value value) {
     const std::size_t after = reader_.position();
     reader_.Rewind(map.begin);
     const cbor::Item head = reader_.Next();
     if (head.kind != cbor::Kind::kMap) return format::internal::BrokenV2("3.2", "a map is needed");
-    Copy({map.begin, reader_.position()});
+    std::vector<std::pair<Span, std::size_t>> members;  // keys, and the positions of their values
     for (std::uint64_t i = 0; i < head.value; ++i) {
       const std::size_t at = reader_.position();
       if (!reader_.Skip(kMaxNesting)) return InvalidData(reader_.error());
       const Span key{at, reader_.position()};
+      if (!reader_.Skip(kMaxNesting)) return InvalidData(reader_.error());
+      if (!keep || keep(NameAt(key))) members.emplace_back(key, key.end);
+    }
+    Head(members.size());
+    for (const auto& [key, at] : members) {
       Copy(key);
+      reader_.Rewind(at);
       if (Status status = value(); !status.ok()) return with(status, NameAt(key));
     }
     reader_.Rewind(after);
@@ -85,7 +95,7 @@ class Content {
     if (!parts || !shape || !layout) return format::internal::BrokenV2("3.3", "a field is missing");
     Head(attributes ? 4 : 3);
     Key("parts");
-    ZT_RETURN_IF_ERROR(Each(parts, WithComponent, [this] { return HashPart(); }));
+    ZT_RETURN_IF_ERROR(Each(parts, WithComponent, nullptr, [this] { return HashPart(); }));
     Member("shape", shape);
     Member("layout", layout);
     Member("attributes", attributes);
@@ -138,11 +148,12 @@ class Content {
 
 }  // namespace
 
-StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind) {
+StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestKind kind,
+                                    const std::function<bool(std::string_view)>& keep) {
   const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
   if (hasher == nullptr) return InvalidArgument("a content digest needs an algorithm");
   ZT_RETURN_IF_ERROR(format::internal::CheckDeterministic(manifest));
-  ZT_RETURN_IF_ERROR(Content(manifest, *hasher).Walk());
+  ZT_RETURN_IF_ERROR(Content(manifest, *hasher).Walk(keep));
   return hasher->Finish();
 }
 

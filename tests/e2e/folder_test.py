@@ -18,6 +18,7 @@ import numpy
 
 import make_folders
 import make_safetensors
+import make_zt2
 import support
 import ztread
 from support import DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, UNSUPPORTED, USAGE
@@ -395,6 +396,22 @@ class Folders(support.EndToEnd):
         self.assertEqual(of(self.path("s2.zt"), "--include", "a"), of(self.path("s1.zt")))
         self.assertEqual(of(self.path("s2.zt"), "--include", "."), of(self.path("s2.zt")))
         self.assertNotEqual(of(self.path("s1.zt")), of(one))
+        # each its own
+        mixed = make_zt2.File()
+        for name, kind in ("a", "sha256"), ("c", "xxh3"):
+            mixed.add(name, [8], data=mixed.part(name.encode() * 8, digest=kind))
+        self.put("mixed.zt", mixed.finish())
+        for name, kind in ("a", "sha256"), ("c", "xxh3"):
+            alone = make_zt2.File()
+            alone.add(name, [8], data=alone.part(name.encode() * 8, digest=kind))
+            self.put("alone.zt", alone.finish())
+            self.assertEqual(of(self.path("mixed.zt"), "--include", name), of(self.path("alone.zt")))
+        # a folder is its root
+        shards = self.path("s2")
+        shards.mkdir()
+        self.succeed("convert", both, "--spec", "2.0", "--digest", "sha256", "--shards", "2", "-o", shards / "m.zt", "-q")
+        for more in [], ["--include", "a"]:
+            self.assertEqual(of(shards, *more), of(self.path("s2.zt"), *more))
         self.fail_with(USAGE, "id", both, "--include", "c", says="leave no tensor of 2")
         text = self.path("t.npz")
         numpy.savez(text, a=numpy.zeros(2, "<f4"), s=numpy.array(["x"]))
