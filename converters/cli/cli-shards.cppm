@@ -70,9 +70,10 @@ StatusOr<std::string> ReadDigestFile(const std::string& path);
 // Computes the digest of the file: reads all of it.
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 
-// Checks that no shard would replace an input or lie beside shards with the same name and another
-// count.
-Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const ShardPlan& cut);
+// Checks that no shard and no index would replace an input, and no shard lie beside shards with the
+// same name and another count.
+Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const ShardPlan& cut,
+                  SpecVersion version);
 
 // True if `path` is that shard, complete: its bytes have the digest that lies beside it or, if
 // there is no such file, pass verification, and it is not older than `inputs`. False if there is no

@@ -30,9 +30,6 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options);
 // Warns of shards of a checkpoint that are named without the others.
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source);
-// An error if an output would replace a file of a format that is read, but of `format`: an input, by
-// a link or a slip.
-Status CheckHoldsNo(const std::string& output, std::string_view format);
 // An error that names the format if the file is of another one than .zt.
 Status CheckIsZt(const std::string& path);
 
@@ -47,8 +44,9 @@ StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path,
                                              const InputOptions& options = {});
 // An error if the folder of `output` is missing. Called before any work is done.
 Status CheckFolderOf(const std::string& output);
-// CheckFolderOf; kAlreadyExists if `output` is an existing file that may not be replaced.
-Status CheckOutput(const std::string& output, bool force);
+// CheckFolderOf of the output; kAlreadyExists if it is an existing file and there is no -f;
+// kInvalidArgument if it is one of the inputs, but with `in_place` the only one under its own name.
+Status CheckOutput(const Args& args, bool in_place = true);
 
 // The bytes of all components whose sizes are known.
 std::uint64_t Bytes(const Object& object);

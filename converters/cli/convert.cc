@@ -379,10 +379,7 @@ Status Convert(const Args& args) {
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules));
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
-  if (!args.dry_run && !shards) {
-    ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-    ZT_RETURN_IF_ERROR(CheckHoldsNo(args.output, "zt"));
-  }
+  if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
   ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
@@ -401,7 +398,7 @@ Status Convert(const Args& args) {
     warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
   }
   if (args.dry_run && !shards) {
-    const Status replaces = CheckOutput(args.output, args.force);
+    const Status replaces = CheckOutput(args);
     if (!replaces.ok()) warnings.push_back("without --dry-run this fails: " + Message(replaces));
   }
   WarnAll(args, warnings);

@@ -356,7 +356,7 @@ Status Extract(const Args& args) {
     return InvalidArgument("--shard-size cuts the weights of a folder: -o DIR/ --to safetensors");
   }
   if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(FolderSink::CheckNew(args.output));
-  if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
+  if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped({args.file()}, args));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
   if (file) return ExtractFile(args, *source, *file);

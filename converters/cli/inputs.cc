@@ -260,18 +260,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const I
 
 }  // namespace
 
-Status CheckHoldsNo(const std::string& output, std::string_view format) {
-  if (IsUrl(output) || !IsRegularFile(output)) return OkStatus();
-  const auto bytes = OpenFile(output);
-  const auto head = bytes.ok() ? Peek(**bytes, kHeadBytes) : bytes.status();
-  if (!head.ok()) return OkStatus();
-  const auto found = Recognise(*head);
-  if (!found.ok() || (*found)->name == format) return OkStatus();
-  return WithFile(InvalidArgument("what is there is " + std::string((*found)->name) +
-                                  ", and would be replaced; name another file, or remove it first"),
-                  output);
-}
-
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
   auto bytes = OpenFile(path);
   std::error_code error;

@@ -73,9 +73,12 @@ class Page(support.EndToEnd):
         self.assertEqual(page.read_bytes(), self.succeed("inspect", self.source, "--html", "-"))
         link = self.path("link.html")
         link.symlink_to(self.source)
-        for name in self.source, link:
-            self.fail_with(USAGE, "inspect", "-f", self.source, "--html", name, says=(str(name), "what is there is safetensors"))
+        index = self.path("m.safetensors.index.json")
+        index.write_text(json.dumps({"weight_map": {each["name"]: self.source.name for each in self.json("inspect", "--json", self.source)["objects"]}}))
+        for source, name in (self.source, self.source), (self.source, link), (index, index):
+            self.fail_with(USAGE, "inspect", "-f", source, "--html", name, says=f"{name}: it is an input, and would be replaced")
         link.unlink()
+        index.unlink()
         bad = self.put("bad.safetensors", b"nothing of the kind")
         self.fail_with(INVALID, "inspect", bad, "--html", "bad.html", says="bad.safetensors")
         self.fail_with(IO, "inspect", self.source, "--html", "absent/m.html", says="absent")
