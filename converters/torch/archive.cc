@@ -414,9 +414,8 @@ Object Unreadable(std::string name, std::string_view what) {
 void AddLeftOut(const Contents& contents, TensorSource& source) {
   for (const std::string& warning : contents.warnings) source.AddWarning(warning);
   if (contents.left_out.empty()) return;
-  source.AddWarning(
-      "values that are neither tensors nor numbers, texts or flags for attributes are left out: " +
-      contents.left_out.ToString());
+  source.AddWarning("values that are neither tensors nor fit for attributes are left out: " +
+                    contents.left_out.ToString());
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOneOf(std::shared_ptr<ByteSource> bytes,

@@ -21,8 +21,9 @@ constexpr int kMaxValueDepth = 60;  // the attributes of a .zt file nest 64 leve
 // A shared value is named once for each path to it. What is charged for a tensor, an attribute and
 // an element of one, which are copied on their way to the file, and for each byte of a text.
 constexpr std::uint64_t kTensorCost = 2048, kAttributeCost = 256, kElementCost = 96, kTextCost = 8;
-constexpr std::uint64_t kElementPrinted = 10;  // what is charged as printed of an element
-constexpr std::uint64_t kSparseParts = 3;      // the lines that name a sparse tensor
+// What is charged as printed of an element, and more of a large integer and of a float.
+constexpr std::uint64_t kElementPrinted = 8, kLargePrinted = 14, kFloatPrinted = 18;
+constexpr std::uint64_t kSparseParts = 3;  // the lines that name a sparse tensor
 
 // The class that a persistent node stands for: a stream keeps those of modules with their source.
 // kNoNode if it stands for none.
@@ -33,6 +34,8 @@ NodeId ModuleClass(const Graph& graph, NodeId id) {
                       graph.Text(parts[0]) == "module" && graph.Is(parts[1], NodeKind::kGlobal);
   return module ? parts[1] : Graph::kNoNode;
 }
+
+const std::string kTooLong = " (it is too long, written out, or those before it are)";
 
 class Walk {
  public:
@@ -125,13 +128,12 @@ class Walk {
 
   Status Spend(std::uint64_t bytes) { return allowance_.Spend(bytes); }
   Status Print(std::string_view text, std::uint64_t times = 1) {
-    return allowance_.Print(times * Allowance::Printed(text));
+    return allowance_.PrintName(times * Allowance::Printed(text));
   }
-  // PrintValue and Spend for Plain; false, and long_ or an error in dear_, if that fails.
+  // For Plain; false, and long_, if that is too much.
   bool Afford(std::uint64_t bytes, std::uint64_t printed) {
-    if (!long_) long_ = !allowance_.PrintValue(printed);
-    if (!long_ && dear_.ok()) dear_ = Spend(bytes);
-    return !long_ && dear_.ok();
+    long_ = long_ || !allowance_.SpendOnValue(bytes, printed);
+    return !long_;
   }
   std::string Here() const { return path_.empty() ? std::string("the whole") : Quote(path_); }
 
@@ -159,18 +161,12 @@ class Walk {
     }
     if (depth > 0) {
       auto value = Plain(path_, id);
-      ZT_RETURN_IF_ERROR(dear_);
-      if (value) {
-        contents_.attributes.emplace_back(path_, *std::move(value));
-        return Spend(kAttributeCost + kTextCost * path_.size());
-      }
-      if (long_ && !other_[id]) {
-        LeaveOut(" (it is too long, written out, or those before it are)");
-        return OkStatus();
-      }
+      if (value) contents_.attributes.emplace_back(path_, *std::move(value));
+      if (value) return OkStatus();
       if (!other_[id]) {
-        LeaveOut(" (it nests deeper than " + std::to_string(kMaxValueDepth) +
-                 " levels, or holds itself)");
+        LeaveOut(long_ ? kTooLong
+                       : " (it nests deeper than " + std::to_string(kMaxValueDepth) +
+                             " levels, or holds itself)");
         return OkStatus();
       }
     }
@@ -331,11 +327,11 @@ class Walk {
           graph_.Is(part, NodeKind::kDict) ? graph_.Items(part) : std::span<const NodeId>();
       for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
         const std::string key = Key(items[i]).value_or("(an attribute without a name)");
-        ZT_RETURN_IF_ERROR(Spend(kAttributeCost + kTextCost * (path_.size() + key.size())));
+        ZT_RETURN_IF_ERROR(Spend(1 + path_.size() + key.size()));
         auto value = Plain(key, items[i + 1]);
-        ZT_RETURN_IF_ERROR(dear_);
         if (!value || !IsUtf8(key)) {
-          contents_.left_out.Add(Quote(path_ + "." + key));
+          const bool cut = long_ && !other_[items[i + 1]];
+          contents_.left_out.Add(Quote(path_ + "." + key) + (cut ? kTooLong : ""));
         } else if (const auto [known, fresh] = places.emplace(key, tensor.attributes.size());
                    fresh) {
           tensor.attributes.emplace_back(key, *std::move(value));
@@ -441,10 +437,12 @@ class Walk {
     }
   }
 
-  // A number, text, bool or None, or a list of these; nothing for other values, or with dear_ or
-  // long_ set.
+  // A number, text, bool or None, or a list of these; nothing for other values, or with long_ set.
   std::optional<Value> Plain(std::string_view key, NodeId id) {
-    if (other_[id] || long_ || !Afford(0, Allowance::Printed(key))) return std::nullopt;
+    if (other_[id] || long_ ||
+        !Afford(kAttributeCost + kTextCost * key.size(), Allowance::Printed(key))) {
+      return std::nullopt;
+    }
     return Build(id, 0);
   }
   // The value, in which nothing is other; nothing if it nests too deep.
@@ -455,11 +453,17 @@ class Walk {
         return Value();
       case NodeKind::kBool:
         return Value(graph_.Int(id) != 0);
-      case NodeKind::kInt:
-        return Value(graph_.Int(id));
+      case NodeKind::kInt: {
+        const std::int64_t value = graph_.Int(id);
+        const bool small = value > -1'000'000 && value < 1'000'000;
+        if (!small && !Afford(0, kLargePrinted)) return std::nullopt;
+        return Value(value);
+      }
       case NodeKind::kBigInt:
+        if (!Afford(0, kLargePrinted)) return std::nullopt;
         return Value(zt::internal::LoadLittle(std::as_bytes(std::span(graph_.Text(id))).data(), 8));
       case NodeKind::kDouble:
+        if (!Afford(0, kFloatPrinted)) return std::nullopt;
         return Value(graph_.Double(id));
       case NodeKind::kText: {
         const std::string_view text = graph_.Text(id);
@@ -517,10 +521,7 @@ class Walk {
   const std::vector<bool> other_;  // by node: an IsOther() is in it
   std::vector<bool> open_;         // by node: it is visited, so what it holds is in it
   std::string path_;
-  // What ended Plain: a value takes more memory than is allowed, or more when it is printed. None is
-  // tried after that one.
-  Status dear_;
-  bool long_ = false;
+  bool long_ = false;  // a value takes more memory than is allowed, or is longer: the last tried
 };
 
 }  // namespace

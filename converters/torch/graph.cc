@@ -13,48 +13,52 @@ import zt.source;
 
 namespace zt::torch::internal {
 
+namespace {
+
+// Takes an amount from `own`, and what that lacks from `shared`; false if both lack it.
+bool Take(std::uint64_t amount, std::uint64_t& own, std::uint64_t& shared) {
+  const std::uint64_t first = std::min(amount, own);
+  if (amount - first > shared) return false;
+  own -= first;
+  shared -= amount - first;
+  return true;
+}
+
+}  // namespace
+
 Allowance::Allowance(std::uint64_t file_bytes, std::shared_ptr<Shared> shared)
     : shared_(std::move(shared)) {
   Grow(file_bytes);
 }
 
 void Allowance::Grow(std::uint64_t bytes) {
-  const std::uint64_t more = std::min(bytes, (kMost - granted_) / kPerByte) * kPerByte;
-  granted_ += more;
-  left_ += more;
-  printable_ += more / kPerByte * kPrintedPerByte;
+  const std::uint64_t more = std::min(bytes, (kMost - granted_) / kPerByte);
+  granted_ += more * kPerByte;
+  left_ += more * kPerByte;
+  names_ += more * kPrintedPerByte;
+  values_ += more * kPrintedPerByte;
 }
 
 Status Allowance::Spend(std::uint64_t bytes) {
-  const std::uint64_t own = std::min(bytes, left_);
-  if (bytes - own > shared_->bytes) {
-    return Unsupported(
-        "its values would take more memory than the file's size allows, " +
-        std::to_string(kPerByte) +
-        " bytes for each byte: they are millions of small ones, shared again and again, or "
-        "compressed beyond measure; save it without them");
-  }
-  left_ -= own;
-  shared_->bytes -= bytes - own;
-  return OkStatus();
+  if (Take(bytes, left_, shared_->bytes)) return OkStatus();
+  return Unsupported("its values would take more memory than the file's size allows, " +
+                     std::to_string(kPerByte) +
+                     " bytes for each byte: they are millions of small ones, shared again and "
+                     "again, or compressed beyond measure; save it without them");
 }
 
-Status Allowance::Print(std::uint64_t bytes) {
-  const std::uint64_t own = std::min(bytes, printable_);
-  if (bytes - own > shared_->printed) {
-    return Unsupported("its names, written out, would take more than " +
-                       std::to_string(kPrintedPerByte) +
-                       " times its size: a long key is part of many; shorten it");
-  }
-  printable_ -= own;
-  shared_->printed -= bytes - own;
-  return OkStatus();
+Status Allowance::PrintName(std::uint64_t bytes) {
+  if (Take(bytes, names_, shared_->names)) return OkStatus();
+  return Unsupported("its names, written out, would take more than " +
+                     std::to_string(kPrintedPerByte) +
+                     " times its size: a long key is part of many; shorten it");
 }
 
-bool Allowance::PrintValue(std::uint64_t bytes) {
-  const std::uint64_t for_names = granted_ / kPerByte + kPrintedShared / 8;
-  const std::uint64_t left = printable_ + shared_->printed;
-  return left >= for_names && bytes <= left - for_names && Print(bytes).ok();
+bool Allowance::SpendOnValue(std::uint64_t bytes, std::uint64_t printed) {
+  const std::uint64_t left = left_ + shared_->bytes;
+  const std::uint64_t rest = (granted_ + kShared) / 4;
+  return left >= rest && bytes <= left - rest && Take(printed, values_, shared_->values) &&
+         Spend(bytes).ok();
 }
 
 std::uint64_t Allowance::Printed(std::string_view text) {

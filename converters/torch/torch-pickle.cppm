@@ -42,31 +42,32 @@ class Allowance {
   static constexpr std::uint64_t kPerByte = 64;
   static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;
   static constexpr std::uint64_t kMost = std::uint64_t{4} << 30;  // for the bytes of one file
-  // Likewise for what commands print: names, texts and numbers.
-  static constexpr std::uint64_t kPrintedPerByte = 12;
+  // Likewise for the names that commands print, and as much for values: texts and numbers.
+  static constexpr std::uint64_t kPrintedPerByte = 8;
   static constexpr std::uint64_t kPrintedShared = std::uint64_t{64} << 10;
 
   // What remains of the shares.
   struct Shared {
-    std::uint64_t bytes = kShared, printed = kPrintedShared;
+    std::uint64_t bytes = kShared, names = kPrintedShared, values = kPrintedShared;
   };
 
   Allowance(std::uint64_t file_bytes, std::shared_ptr<Shared> shared);
   // kUnimplemented once it is used up.
   Status Spend(std::uint64_t bytes);
   // As Spend, for a name that is printed.
-  Status Print(std::uint64_t bytes);
-  // Likewise for a value, which leaves a twelfth to names; false once it is used up.
-  bool PrintValue(std::uint64_t bytes);
+  Status PrintName(std::uint64_t bytes);
+  // As Spend, for a value that may be left out, and for what of it is printed. False, and nothing
+  // is spent, once either is used up, but for a quarter of the memory: that is for the rest.
+  bool SpendOnValue(std::uint64_t bytes, std::uint64_t printed);
   // The bytes that a text takes in JSON at most.
   static std::uint64_t Printed(std::string_view text);
   // `bytes` more have come from a pipe, whose size is not known.
   void Grow(std::uint64_t bytes);
 
  private:
-  std::uint64_t granted_ = 0;  // for the bytes of the file
-  std::uint64_t left_ = 0;     // of granted_
-  std::uint64_t printable_ = 0;
+  std::uint64_t granted_ = 0;             // for the bytes of the file
+  std::uint64_t left_ = 0;                // of granted_
+  std::uint64_t names_ = 0, values_ = 0;  // what may be printed of each
   std::shared_ptr<Shared> shared_;
 };
 
