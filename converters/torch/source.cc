@@ -466,7 +466,8 @@ Status StorageSource::CheckAllPointers(const StoragePart& part) {
     status = ReadIndices(part, at, some);
   }
   const std::lock_guard lock(checked_mutex_);
-  checked_.emplace(key, status);
+  // Whether another try succeeds is not known of errors of the file system, and of memory.
+  if (status.ok() || status.code() == StatusCode::kDataLoss) checked_.emplace(key, status);
   return status;
 }
 
