@@ -538,8 +538,9 @@ class Metadata {
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name, options_), name));
     std::error_code error;
     const std::string file_path = (folder_ / name).string();
-    if (IsUrl(file_path) ? !Exists(file_path)
-                         : fs::status(file_path, error).type() == fs::file_type::not_found)
+    // A link that leads nowhere, or to itself, is as good as none.
+    const bool is_there = IsUrl(file_path) ? Exists(file_path) : fs::exists(file_path, error);
+    if (!is_there && (!error || error == std::errc::too_many_symbolic_link_levels))
       return InvalidData("its file " + Quote(name) +
                          " is missing; get it, or leave out what lies in it (--exclude)");
     auto opened = OpenFile((folder_ / name).string());
