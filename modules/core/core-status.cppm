@@ -97,8 +97,9 @@ std::string Message(const Status& status);
 std::string Quote(std::string_view name);
 
 // A name where it is repeated, for each component of a tensor or each tensor that shares bytes with
-// it: as much of it, in whole characters, as takes at most 256 bytes in JSON, which escapes control
-// characters, and "..." if that is not all. So what is listed of a file stays in proportion to it.
+// it: as much of it, in whole characters, as takes at most 256 bytes in JSON (768 in characters that
+// are not seen, which the program escapes), and "..." if that is not all. So what is listed of a
+// file stays in proportion to it.
 std::string Repeated(std::string_view name);
 
 // Collects names for one line of a message: lists the first twenty and counts the rest.
