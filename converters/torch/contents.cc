@@ -35,7 +35,7 @@ NodeId ModuleClass(const Graph& graph, NodeId id) {
   return module ? parts[1] : Graph::kNoNode;
 }
 
-const std::string kTooLong = " (it is too long, written out, or those before it are)";
+constexpr std::string_view kTooLong = " (it is too long, written out, or takes too much memory)";
 
 class Walk {
  public:
@@ -132,7 +132,11 @@ class Walk {
   }
   // For Plain; false, and long_, if that is too much.
   bool Afford(std::uint64_t bytes, std::uint64_t printed) {
-    long_ = long_ || !allowance_.SpendOnValue(bytes, printed);
+    long_ = !allowance_.SpendOnValue(bytes, printed);
+    return !long_;
+  }
+  bool AffordText(std::uint64_t bytes, std::string_view text) {
+    long_ = !allowance_.SpendOnText(bytes + kTextCost * text.size(), text);
     return !long_;
   }
   std::string Here() const { return path_.empty() ? std::string("the whole") : Quote(path_); }
@@ -164,7 +168,7 @@ class Walk {
       if (value) contents_.attributes.emplace_back(path_, *std::move(value));
       if (value) return OkStatus();
       if (!other_[id]) {
-        LeaveOut(long_ ? kTooLong
+        LeaveOut(long_ ? std::string(kTooLong)
                        : " (it nests deeper than " + std::to_string(kMaxValueDepth) +
                              " levels, or holds itself)");
         return OkStatus();
@@ -331,7 +335,8 @@ class Walk {
         auto value = Plain(key, items[i + 1]);
         if (!value || !IsUtf8(key)) {
           const bool cut = long_ && !other_[items[i + 1]];
-          contents_.left_out.Add(Quote(path_ + "." + key) + (cut ? kTooLong : ""));
+          contents_.left_out.Add(Quote(path_ + "." + key) + std::string(cut ? kTooLong : ""));
+          if (cut) return OkStatus();  // there may be as many for each tensor
         } else if (const auto [known, fresh] = places.emplace(key, tensor.attributes.size());
                    fresh) {
           tensor.attributes.emplace_back(key, *std::move(value));
@@ -439,10 +444,8 @@ class Walk {
 
   // A number, text, bool or None, or a list of these; nothing for other values, or with long_ set.
   std::optional<Value> Plain(std::string_view key, NodeId id) {
-    if (other_[id] || long_ ||
-        !Afford(kAttributeCost + kTextCost * key.size(), Allowance::Printed(key))) {
-      return std::nullopt;
-    }
+    long_ = false;
+    if (other_[id] || !AffordText(kAttributeCost, key)) return std::nullopt;
     return Build(id, 0);
   }
   // The value, in which nothing is other; nothing if it nests too deep.
@@ -467,12 +470,10 @@ class Walk {
         return Value(graph_.Double(id));
       case NodeKind::kText: {
         const std::string_view text = graph_.Text(id);
-        return Afford(kTextCost * text.size(), Allowance::Printed(text))
-                   ? std::optional(Value(text))
-                   : std::nullopt;
+        return AffordText(0, text) ? std::optional(Value(text)) : std::nullopt;
       }
       case NodeKind::kCall:
-        if (!IsSize(id)) return tensors_.ReadScalar(id);
+        if (!IsSize(id)) return Afford(0, kFloatPrinted) ? tensors_.ReadScalar(id) : std::nullopt;
         return Build(graph_.Items(graph_.args(id))[0], depth + 1);
       case NodeKind::kTuple:
       case NodeKind::kList: {
@@ -521,7 +522,7 @@ class Walk {
   const std::vector<bool> other_;  // by node: an IsOther() is in it
   std::vector<bool> open_;         // by node: it is visited, so what it holds is in it
   std::string path_;
-  bool long_ = false;  // a value takes more memory than is allowed, or is longer: the last tried
+  bool long_ = false;  // the value that Plain tried last takes more than is allowed
 };
 
 }  // namespace

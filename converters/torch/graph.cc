@@ -55,10 +55,14 @@ Status Allowance::PrintName(std::uint64_t bytes) {
 }
 
 bool Allowance::SpendOnValue(std::uint64_t bytes, std::uint64_t printed) {
-  const std::uint64_t left = left_ + shared_->bytes;
-  const std::uint64_t rest = (granted_ + kShared) / 4;
-  return left >= rest && bytes <= left - rest && Take(printed, values_, shared_->values) &&
-         Spend(bytes).ok();
+  constexpr std::uint64_t kRest = kShared / 8;
+  const std::uint64_t shared = shared_->bytes - std::min(kRest, shared_->bytes);
+  return bytes <= left_ + shared && Take(printed, values_, shared_->values) && Spend(bytes).ok();
+}
+
+bool Allowance::SpendOnText(std::uint64_t bytes, std::string_view text) {
+  if (text.size() > values_ + shared_->values) return false;
+  return SpendOnValue(bytes, Printed(text)) || (Take(text.size(), values_, shared_->values), false);
 }
 
 std::uint64_t Allowance::Printed(std::string_view text) {

@@ -43,7 +43,7 @@ class Allowance {
   static constexpr std::uint64_t kShared = std::uint64_t{64} << 20;
   static constexpr std::uint64_t kMost = std::uint64_t{4} << 30;  // for the bytes of one file
   // Likewise for the names that commands print, and as much for values: texts and numbers.
-  static constexpr std::uint64_t kPrintedPerByte = 8;
+  static constexpr std::uint64_t kPrintedPerByte = 12;
   static constexpr std::uint64_t kPrintedShared = std::uint64_t{64} << 10;
 
   // What remains of the shares.
@@ -57,8 +57,10 @@ class Allowance {
   // As Spend, for a name that is printed.
   Status PrintName(std::uint64_t bytes);
   // As Spend, for a value that may be left out, and for what of it is printed. False, and nothing
-  // is spent, once either is used up, but for a quarter of the memory: that is for the rest.
+  // is spent, once either is used up, but for an eighth of the share: that is for the rest.
   bool SpendOnValue(std::uint64_t bytes, std::uint64_t printed);
+  // The same for a text. If it is too long, its length is spent as printed: that was counted.
+  bool SpendOnText(std::uint64_t bytes, std::string_view text);
   // The bytes that a text takes in JSON at most.
   static std::uint64_t Printed(std::string_view text);
   // `bytes` more have come from a pipe, whose size is not known.
