@@ -13,8 +13,14 @@ import :support;
 namespace zt::cli::internal {
 namespace {
 
-// The checked manifest of a file of version 2.0 that has all digests; nullopt for other inputs.
-StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& path) {
+// The checked manifest of a file of version 2.0.
+struct Stored {
+  std::vector<std::byte> bytes;
+  std::unordered_set<std::string> lacking;  // the objects of which a component has no digest
+};
+
+// nullopt for other inputs.
+StatusOr<std::optional<Stored>> ReadManifest(const std::string& path) {
   const auto file = OpenFile(path);
   if (!file.ok() || !(*file)->size())
     return std::nullopt;  // a folder, a pipe, or a file that is refused later
@@ -30,12 +36,13 @@ StatusOr<std::optional<std::vector<std::byte>>> ReadManifest(const std::string& 
   ZT_RETURN_IF_ERROR((*file)->ReadAt(trailer.manifest_offset, bytes));
   ZT_ASSIGN_OR_RETURN(const Manifest manifest, DecodeManifest(bytes, trailer));
   ZT_RETURN_IF_ERROR(CheckLayout(manifest, trailer.data_end));
+  Stored stored{std::move(bytes), {}};
   for (const StoredObject& object : manifest.objects) {
     for (const StoredComponent& component : object.components) {
-      if (component.digest.empty()) return std::nullopt;
+      if (component.digest.empty()) stored.lacking.insert(object.name);
     }
   }
-  return bytes;
+  return stored;
 }
 
 // The file that is the whole input, in a folder that is it too; empty if there is none.
@@ -67,11 +74,12 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args, TensorSource&
 StatusOr<std::string> Id(const Args& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
   ZT_ASSIGN_OR_RETURN(const std::string file, OnlyFile(args));
-  std::optional<std::vector<std::byte>> stored;
+  std::optional<Stored> stored;
   if (!file.empty()) {
     ZT_ASSIGN_OR_RETURN(stored, WithFile(ReadManifest(file), file));
   }
-  if (stored && args.files.empty() && !HasRules(args)) return ContentDigest(*stored, kind);
+  if (stored && stored->lacking.empty() && args.files.empty() && !HasRules(args))
+    return ContentDigest(stored->bytes, kind);
 
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   PlanOptions plan_options;
@@ -91,10 +99,13 @@ StatusOr<std::string> Id(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
   WarnAll(args, rules.Warnings());
-  if (stored) {
-    std::unordered_set<std::string_view> kept;
-    for (const PlannedObject& object : plan.objects) kept.insert(object.object->name);
-    return ContentDigest(*stored, kind, [&](std::string_view name) { return kept.contains(name); });
+  std::unordered_set<std::string_view> kept;
+  for (const PlannedObject& object : plan.objects) kept.insert(object.object->name);
+  if (stored && std::ranges::none_of(stored->lacking, [&](const std::string& name) {
+        return kept.contains(name);
+      })) {
+    return ContentDigest(stored->bytes, kind,
+                         [&](std::string_view name) { return kept.contains(name); });
   }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> computed, ComputeManifest(args, *source, plan));
   return ContentDigest(computed, kind);

@@ -406,6 +406,12 @@ class Folders(support.EndToEnd):
             alone.add(name, [8], data=alone.part(name.encode() * 8, digest=kind))
             self.put("alone.zt", alone.finish())
             self.assertEqual(of(self.path("mixed.zt"), "--include", name), of(self.path("alone.zt")))
+        # those of others do not matter
+        lacking = make_zt2.File()
+        lacking.add("a", [8], data=lacking.part(b"a" * 8, digest="sha256"))
+        lacking.add("c", [8], data=lacking.part(b"c" * 8, digest=None))
+        self.put("lacking.zt", lacking.finish())
+        self.assertEqual(of(self.path("lacking.zt"), "--include", "a"), of(self.path("mixed.zt"), "--include", "a"))
         # a folder is its root
         shards = self.path("s2")
         shards.mkdir()
