@@ -4,6 +4,7 @@ module zt.cli:shards;
 
 import zt.std;
 import :args;
+import :support;
 import zt.convert.zt;
 
 namespace zt::cli::internal {
@@ -70,10 +71,10 @@ StatusOr<std::string> ReadDigestFile(const std::string& path);
 // Computes the digest of the file: reads all of it.
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 
-// Checks that no shard and no index would replace an input, and no shard lie beside shards with the
-// same name and another count.
-Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const ShardPlan& cut,
-                  SpecVersion version);
+// Checks that none of the shards, and no index if `index` is not empty, would replace an input, and
+// that no shard would lie beside shards with the same name and another count.
+Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cut,
+                  const std::string& index);
 
 // True if `path` is that shard, complete: its bytes have the digest that lies beside it or, if
 // there is no such file, pass verification, and it is not older than `inputs`. False if there is no

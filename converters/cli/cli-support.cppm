@@ -28,6 +28,24 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
 // The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of
 // other formats. An error if there are several indexes, or if the shards have not been joined.
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options);
+// The shards that the roots of 2.0 among the inputs name, where they are there.
+std::vector<std::string> ShardsOfRoots(const Args& args);
+// The files that a command reads, which its outputs must not replace.
+class FilesRead {
+ public:
+  // Those that are named, those of `source` if it is not null, and those of ShardsOfRoots.
+  FilesRead(const Args& args, const TensorSource* source);
+  // kInvalidArgument of the output if it is one of them; with `in_place` it may be the only one that
+  // is named, under its own name.
+  Status CheckOmits(const std::string& output, bool in_place) const;
+
+ private:
+  std::set<std::pair<std::uint64_t, std::uint64_t>> files_;  // by device and inode
+  std::set<std::string> urls_;
+  std::string named_;  // if it is one
+};
+// FilesRead::CheckOmits for the output of `args`.
+Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place);
 // Warns of shards of a checkpoint that are named without the others.
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source);
 // An error that names the format if the file is of another one than .zt.
@@ -44,9 +62,8 @@ StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path,
                                              const InputOptions& options = {});
 // An error if the folder of `output` is missing. Called before any work is done.
 Status CheckFolderOf(const std::string& output);
-// CheckFolderOf of the output; kAlreadyExists if it is an existing file and there is no -f;
-// kInvalidArgument if it is one of the inputs, but with `in_place` the only one under its own name.
-Status CheckOutput(const Args& args, bool in_place = true);
+// CheckFolderOf; kAlreadyExists if `output` is an existing file that may not be replaced.
+Status CheckOutput(const std::string& output, bool force);
 
 // The bytes of all components whose sizes are known.
 std::uint64_t Bytes(const Object& object);

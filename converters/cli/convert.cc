@@ -379,7 +379,7 @@ Status Convert(const Args& args) {
   ZT_ASSIGN_OR_RETURN(WriterOptions options, MakeWriterOptions(args, rules));
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
-  if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args));
+  if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
   ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
@@ -398,7 +398,8 @@ Status Convert(const Args& args) {
     warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
   }
   if (args.dry_run && !shards) {
-    const Status replaces = CheckOutput(args);
+    Status replaces = CheckOutput(args.output, args.force);
+    if (replaces.ok()) replaces = CheckIsNoInput(args, source.get(), true);
     if (!replaces.ok()) warnings.push_back("without --dry-run this fails: " + Message(replaces));
   }
   WarnAll(args, warnings);
@@ -408,6 +409,7 @@ Status Convert(const Args& args) {
   }
   if (shards) return ConvertShards(args, *shards, *source, plan, options, warnings);
   if (args.dry_run) return DryRun(args, *source, plan, options, warnings);
+  ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true));
   return Write(args, *source, plan, std::move(options), warnings);
 }
 

@@ -356,9 +356,11 @@ Status Extract(const Args& args) {
     return InvalidArgument("--shard-size cuts the weights of a folder: -o DIR/ --to safetensors");
   }
   if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(FolderSink::CheckNew(args.output));
-  if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args));
+  if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped({args.file()}, args));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
+  if (file || (wanted.ok() && !wanted->folder))
+    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), args.names.empty()));
   if (file) return ExtractFile(args, *source, *file);
   ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
   const ChangedSource* changed = nullptr;

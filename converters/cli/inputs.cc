@@ -1,6 +1,7 @@
 // zt.cli:support — opens inputs: files by their content, folders by their files.
 module;
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -292,6 +293,70 @@ Status CheckIsZt(const std::string& path) {
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options) {
   ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
   return ChooseZt(folder, found, options);
+}
+
+std::vector<std::string> ShardsOfRoots(const Args& args) {
+  std::vector<std::string> shards;
+  for (const std::string& input : args.inputs) {
+    std::string root = input;
+    if (IsFolder(input)) {
+      const auto found = FindZtIn(input, args);
+      if (!found.ok() || !*found) continue;
+      root = **found;
+    }
+    if (!IsRegularFile(root)) continue;
+    const auto opened = OpenReader(root, args);
+    if (!opened.ok()) continue;
+    const ShardFinder find = ShardsBeside(root, args);
+    for (const StoredShard& shard : (*opened)->manifest().shards) {
+      if (const auto bytes = find(shard); bytes.ok()) shards.push_back((*bytes)->name());
+    }
+  }
+  return shards;
+}
+
+FilesRead::FilesRead(const Args& args, const TensorSource* source) {
+  const auto add = [&](const std::string& path) {
+    struct stat info;
+    if (IsUrl(path)) {
+      urls_.insert(path);
+    } else if (::stat(path.c_str(), &info) == 0) {
+      files_.emplace(info.st_dev, info.st_ino);
+    }
+  };
+  for (const std::string& input : args.inputs) add(input);
+  for (const std::string& shard : ShardsOfRoots(args)) add(shard);
+  if (args.inputs.size() == 1) named_ = args.inputs[0];
+  if (source == nullptr) return;
+  std::unordered_set<std::string_view> seen;
+  for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
+    const auto count = static_cast<std::uint32_t>(source->objects()[o].components.size());
+    for (std::uint32_t c = 0; c < count; ++c) {
+      if (const std::string& file = source->file({o, c}); seen.insert(file).second) add(file);
+    }
+  }
+}
+
+Status FilesRead::CheckOmits(const std::string& output, bool in_place) const {
+  struct stat info;
+  const bool is_read = IsUrl(output) ? urls_.contains(output)
+                                     : ::stat(output.c_str(), &info) == 0 &&
+                                           files_.contains({info.st_dev, info.st_ino});
+  const auto place = [](const fs::path& path) {
+    std::error_code error;
+    return fs::weakly_canonical(fs::absolute(path, error).parent_path(), error) / path.filename();
+  };
+  if (!is_read || (in_place && (output == named_ || place(output) == place(named_)))) {
+    return OkStatus();
+  }
+  return WithFile(InvalidArgument("it is an input, and would be replaced; name another file"),
+                  output);
+}
+
+Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {
+  const std::string& output = args.output;
+  if (!args.force || output == "-" || (!IsUrl(output) && !IsRegularFile(output))) return OkStatus();
+  return FilesRead(args, source).CheckOmits(output, in_place);
 }
 
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {

@@ -362,6 +362,10 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
 
 // The listing as a page in a file of its own.
 Status WritePage(const Listing& listing, const Args& args) {
+  if (args.force && listing.file != "-") {
+    const auto source = OpenInputs({listing.file}, args);
+    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr, false));
+  }
   const std::string page = PageText(ListingJson(std::span(&listing, 1), args));
   ZT_RETURN_IF_ERROR(
       WriteText(args.output, page, {.overwrite = args.force, .sync = !args.no_sync}));
@@ -387,7 +391,7 @@ Status Inspect(const Args& args) {
     return InvalidArgument(std::string("--tree is text for people, and ") +
                            (page ? "--html" : "--json") + " lists each tensor; choose one");
   }
-  if (page) ZT_RETURN_IF_ERROR(CheckOutput(args, false));
+  if (page) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::vector<Listing> listings, ListAll(args));
   if (page && listings.size() > 1) return InvalidArgument("--html takes one file");
   if (page) return WritePage(listings[0], args);

@@ -408,7 +408,7 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
 }
 
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file) {
-  ZT_RETURN_IF_ERROR(CheckOutput(args));
+  ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ProgressBar bar(args, "extract");
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
                       OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));

@@ -131,25 +131,13 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
   return hasher->Finish();
 }
 
-Status CheckPlace(const Args& args, const std::vector<InputFile>& inputs, const ShardPlan& cut,
-                  SpecVersion version) {
+Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cut,
+                  const std::string& index) {
   const std::uint64_t count = cut.shards.size();
-  // Identities of the inputs: each input is looked up once, not once for every shard.
-  std::set<std::pair<dev_t, ino_t>> files;
-  struct stat info;
-  const auto add = [&](const std::string& path) {
-    if (::stat(path.c_str(), &info) == 0) files.emplace(info.st_dev, info.st_ino);
-  };
-  for (const InputFile& file : inputs) add(file.path);
-  for (const std::string& input : args.inputs) add(input);
-  for (std::uint64_t number = 0; number <= count; ++number) {
-    const std::string path =
-        number == 0 ? IndexPath(args.output, version) : ShardPath(args.output, number, count);
-    if (::stat(path.c_str(), &info) != 0 || !files.contains({info.st_dev, info.st_ino})) continue;
-    return WithFile(InvalidArgument("it is an input and would be replaced while the inputs "
-                                    "are read; write to another folder"),
-                    path);
-  }
+  for (std::uint64_t number = 1; number <= count; ++number)
+    ZT_RETURN_IF_ERROR(inputs.CheckOmits(ShardPath(args.output, number, count), false));
+  // It is written when all has been read.
+  if (!index.empty()) ZT_RETURN_IF_ERROR(inputs.CheckOmits(index, true));
   // If shards of different counts lie in one folder, a reader of the folder cannot tell them apart.
   const fs::path first(ShardPath(args.output, 1, count));
   const auto ours = ParseShardName(first.filename().string(), ".zt");

@@ -63,22 +63,7 @@ std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& sour
   }
   std::error_code none;
   std::erase_if(files, [&](const InputFile& file) { return !Exists(file.path); });
-  // Adds the shards that a root of 2.0 names.
-  for (const std::string& input : args.inputs) {
-    std::string root = input;
-    if (IsFolder(input)) {
-      const auto found = FindZtIn(input, args);
-      if (!found.ok() || !*found) continue;
-      root = **found;
-    }
-    if (!IsRegularFile(root)) continue;
-    const auto opened = OpenReader(root, args);
-    if (!opened.ok()) continue;
-    const ShardFinder find = ShardsBeside(root, args);
-    for (const StoredShard& shard : (*opened)->manifest().shards) {
-      if (const auto bytes = find(shard); bytes.ok()) files.push_back({(*bytes)->name(), {}});
-    }
-  }
+  for (std::string& shard : ShardsOfRoots(args)) files.push_back({std::move(shard), {}});
   return files;
 }
 

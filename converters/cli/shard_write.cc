@@ -199,7 +199,9 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   json["plan_digest"] = cut.digest;
   json["shards"] = count;
   Status place = CheckFolderOf(args.output);
-  if (place.ok()) place = CheckPlace(args, inputs, cut, plan.spec);
+  if (place.ok())
+    place = CheckPlace(args, FilesRead(args, &source), cut,
+                       request.only == 0 ? IndexPath(args.output, plan.spec) : std::string());
   if (place.ok() && request.only == 0) place = CheckIndex(args, cut, plan.spec);
   if (args.dry_run && !place.ok()) {
     const std::string line = "without --dry-run this fails: " + Message(place);

@@ -202,24 +202,14 @@ Status CheckFolderOf(const std::string& output) {
                   output);
 }
 
-Status CheckOutput(const Args& args, bool in_place) {
-  const std::string& output = args.output;
+Status CheckOutput(const std::string& output, bool force) {
   if (output.ends_with('/'))
     return WithFile(InvalidArgument("the output is a folder; name a file"), output);
   ZT_RETURN_IF_ERROR(CheckFolderOf(output));
   std::error_code error;
-  if (output == "-" || IsUrl(output) || !fs::is_regular_file(output, error)) return OkStatus();
-  if (!args.force)
-    return WithFile(AlreadyExists("the output exists already; use -f to replace it"), output);
-  const auto plain = [](const std::string& path) { return fs::path(path).lexically_normal(); };
-  if (in_place && args.inputs.size() == 1 && plain(args.inputs[0]) == plain(output))
+  if (output == "-" || force || IsUrl(output) || !fs::is_regular_file(output, error))
     return OkStatus();
-  for (const std::string& input : args.inputs) {
-    if (IsUrl(input) || !fs::equivalent(input, output, error)) continue;
-    return WithFile(InvalidArgument("it is an input, and would be replaced; name another file"),
-                    output);
-  }
-  return OkStatus();
+  return WithFile(AlreadyExists("the output exists already; use -f to replace it"), output);
 }
 
 }  // namespace internal

@@ -254,6 +254,21 @@ class Command(support.EndToEnd):
         self.fail_with(USAGE, "convert", "-f", self.source, "--shards", "2", "-o", link, says="link.zt.index.json: it is an input")
         index.unlink()
         self.assertEqual(self.entries(), ["i.safetensors", "link.zt", "o.zt"])
+        # a shard of an index or a folder, by its name or a link
+        shards = self.path("shards")
+        shards.mkdir()
+        self.succeed("convert", "-q", "--spec", "2.0", "--shards", "2", self.source, "-o", shards / "m.zt")
+        (shards / "link.zt").symlink_to("m-00002-of-00002.zt")
+        for name in "m-00001-of-00002.zt", "link.zt":
+            for words in ["convert"], ["extract", "--to", "npz"], ["inspect", "--html"]:
+                output = [shards / name] if words[0] == "inspect" else ["-o", shards / name]
+                self.fail_with(USAGE, words[0], "-f", shards / "m.zt", *words[1:], *output, says=f"{name}: it is an input, and would be replaced")
+        self.succeed("verify", shards / "m.zt")
+        # in place, however the name is spelled; not of a part
+        for name in "m.zt", "./m.zt", shards / "../m.zt":
+            self.succeed("convert", "-q", self.source, "-o", "m.zt", "-f")
+            self.succeed("convert", "-q", "-f", name, "-o", "m.zt")
+        self.fail_with(USAGE, "extract", "-f", "--to", "npz", "m.zt", "glob:*", "-o", self.path("m.zt"), says="it is an input")
         link.unlink()
         self.succeed("convert", self.source, "-f", "-o", self.output)
         self.succeed("verify", self.output)
