@@ -335,8 +335,10 @@ class Walk {
         auto value = Plain(key, items[i + 1]);
         if (!value || !IsUtf8(key)) {
           const bool cut = long_ && !other_[items[i + 1]];
-          contents_.left_out.Add(Quote(path_ + "." + key) + std::string(cut ? kTooLong : ""));
-          if (cut) return OkStatus();  // there may be as many for each tensor
+          // There may be as many for each tensor.
+          contents_.left_out.Add(contents_.left_out.is_full()
+                                     ? ""
+                                     : Quote(path_ + "." + key) + std::string(cut ? kTooLong : ""));
         } else if (const auto [known, fresh] = places.emplace(key, tensor.attributes.size());
                    fresh) {
           tensor.attributes.emplace_back(key, *std::move(value));

@@ -55,7 +55,7 @@ Status Allowance::PrintName(std::uint64_t bytes) {
 }
 
 bool Allowance::SpendOnValue(std::uint64_t bytes, std::uint64_t printed) {
-  constexpr std::uint64_t kRest = kShared / 8;
+  constexpr std::uint64_t kRest = kShared / 4;
   const std::uint64_t shared = shared_->bytes - std::min(kRest, shared_->bytes);
   return bytes <= left_ + shared && Take(printed, values_, shared_->values) && Spend(bytes).ok();
 }

@@ -57,7 +57,7 @@ class Allowance {
   // As Spend, for a name that is printed.
   Status PrintName(std::uint64_t bytes);
   // As Spend, for a value that may be left out, and for what of it is printed. False, and nothing
-  // is spent, once either is used up, but for an eighth of the share: that is for the rest.
+  // is spent, once either is used up, but for a quarter of the share: that is for the rest.
   bool SpendOnValue(std::uint64_t bytes, std::uint64_t printed);
   // The same for a text. If it is too long, its length is spent as printed: that was counted.
   bool SpendOnText(std::uint64_t bytes, std::string_view text);

@@ -108,6 +108,8 @@ class NameList {
   // Adds `text` unchanged; see Quote.
   void Add(std::string_view text);
   bool empty() const { return count_ == 0; }
+  // True if more are only counted.
+  bool is_full() const;
   // "A, B and 3 more".
   std::string ToString() const;
 

@@ -193,6 +193,8 @@ void NameList::Add(std::string_view text) {
   first_ += text;
 }
 
+bool NameList::is_full() const { return count_ >= kMostNamed; }
+
 std::string NameList::ToString() const {
   if (count_ <= kMostNamed) return first_;
   return first_ + " and " + std::to_string(count_ - kMostNamed) + " more";
