@@ -61,6 +61,8 @@ std::string PartText(std::uint64_t number);
 // XXH3, which is as fast as memory.
 DigestKind FileDigestOf(const WriterOptions& options);
 
+// True for the name of the digest of a shard: "model-00001-of-00008.zt.xxh3".
+bool IsDigestOfShard(std::string_view name);
 // Writes the digest of a file beside it, to "FILE.xxh3" or "FILE.sha256", in the format that xxhsum
 // and sha256sum check.
 Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync);

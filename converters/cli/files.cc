@@ -11,6 +11,7 @@ import zt.std;
 import :files;
 import :formats;
 import :output;
+import :shards;
 import zt.convert.files;
 import zt.convert.safetensors;
 
@@ -171,6 +172,7 @@ class FolderListing {
     const std::string& name = candidate.name;
     const std::string file = candidate.order.filename().string();
     if (std::ranges::binary_search(weights_, name)) return;
+    if (IsDigestOfShard(file)) return LeaveOut(name, "it is the digest of a shard");
     // Files of a distributed checkpoint, which the source reads as well.
     const bool torch = taken_ != nullptr && taken_->name == "torch";
     if (torch && (name == ".metadata" || name.ends_with(".distcp"))) return;

@@ -77,6 +77,14 @@ DigestKind FileDigestOf(const WriterOptions& options) {
   return options.storage.digest == DigestKind::kSha256 ? DigestKind::kSha256 : DigestKind::kXxh3;
 }
 
+bool IsDigestOfShard(std::string_view name) {
+  return std::ranges::any_of(kFileDigests, [&](DigestKind kind) {
+    const std::string suffix = DigestPath("", kind);
+    return name.ends_with(suffix) &&
+           ParseShardName(name.substr(0, name.size() - suffix.size()), ".zt");
+  });
+}
+
 Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync) {
   ZT_ASSIGN_OR_RETURN(const DigestText parsed, ParseDigest(digest));
   const std::string target = DigestPath(path, parsed.kind);

@@ -217,6 +217,20 @@ class Together(Shards):
             self.fail_with(USAGE, command, self.out, says=f"{self.out}: the folder has several checkpoints in shards, "
                            "'model.zt' and 'other.zt'")
 
+    def test_in_the_folder_of_the_model(self):
+        """The digests of shards, which lie there by then, are no files of the model."""
+        model = self.path("model")
+        model.mkdir()
+        (model / "model.safetensors").write_bytes(make_safetensors.encode(make_safetensors.sample("ab", "F32", (8, 8))))
+        (model / "config.json").write_text("{}")
+        for number in "1/2", "2/2":
+            self.succeed("convert", "-q", model, "--shard", number, "-o", model / "model.zt")
+        self.succeed("join", "-q", *sorted(model.glob("model-*.zt")), "-o", model / "model.zt")
+        for more in [], ["-f"]:
+            said = self.expect(0, "convert", model, "--shards", "2", "-o", model / "model.zt", *more).stderr.decode()
+            self.assertIn("0 shards written, 2 kept", said)
+        self.succeed("verify", model / "model.zt.index.json")
+
     def test_shards_that_are_not_joined(self):
         for spec in ("1.2", "2.0"):
             for number in (1, 3):
