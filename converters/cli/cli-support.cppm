@@ -44,7 +44,9 @@ class FilesRead {
   std::set<std::string> urls_;
   std::string named_;  // if it is one
 };
-// FilesRead::CheckOmits for the output of `args`.
+// True if the output of `args` is a file that may be there and be replaced.
+bool MayReplace(const Args& args);
+// FilesRead::CheckOmits for the output of `args`; a part of the input is not put in its place.
 Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place);
 // Warns of shards of a checkpoint that are named without the others.
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source);

@@ -219,9 +219,10 @@ StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
 // One run of extract: the plan, the progress and the results.
 class Extraction {
  public:
-  // `changed` is the source if rules change it, else null.
-  Extraction(const Args& args, Target target, TensorSource& source, const ChangedSource* changed)
-      : args_(args), target_(target), source_(source), changed_(changed) {}
+  // `changed` is the source if rules change it, else null; `read` is null if nothing is replaced.
+  Extraction(const Args& args, Target target, TensorSource& source, const ChangedSource* changed,
+             const FilesRead* read)
+      : args_(args), target_(target), source_(source), changed_(changed), read_(read) {}
 
   Status Plan(std::vector<std::uint32_t> selected) {
     selected_ = std::move(selected);
@@ -308,6 +309,11 @@ class Extraction {
     files.reserve(outputs_.size());
     for (const Output& output : outputs_) files.push_back(output.file);
     ZT_RETURN_IF_ERROR(FolderSink::CheckFiles(args_.output, files, args_.force));
+    for (const std::string& file : files) {
+      if (read_ == nullptr) break;
+      ZT_RETURN_IF_ERROR(
+          read_->CheckOmits((std::filesystem::path(args_.output) / file).string(), false));
+    }
     ZT_ASSIGN_OR_RETURN(
         const std::unique_ptr<FolderSink> folder,
         FolderSink::Create(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
@@ -340,6 +346,7 @@ class Extraction {
   const Target target_;
   TensorSource& source_;
   const ChangedSource* const changed_;
+  const FilesRead* const read_;
   std::vector<std::uint32_t> selected_;  // objects
   std::vector<Output> outputs_;
   std::vector<std::string> warnings_;
@@ -360,9 +367,11 @@ Status Extract(const Args& args) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped({args.file()}, args));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
   if (file || (wanted.ok() && !wanted->folder))
-    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), args.names.empty()));
+    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true));
   if (file) return ExtractFile(args, *source, *file);
   ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
+  std::optional<FilesRead> read;  // before rules leave out some
+  if (target.folder && args.force && IsFolder(args.output)) read.emplace(args, source.get());
   const ChangedSource* changed = nullptr;
   if (HasRules(args)) {
     std::vector<std::string> warnings;
@@ -376,7 +385,7 @@ Status Extract(const Args& args) {
   ZT_ASSIGN_OR_RETURN(std::vector<std::uint32_t> selected, Select(*source, args));
   if (target.checkpoint) return RestoreFolder(args, *source, selected, changed);
   NoteFiles(args, *source);
-  Extraction extraction(args, target, *source, changed);
+  Extraction extraction(args, target, *source, changed, read ? &*read : nullptr);
   ZT_RETURN_IF_ERROR(extraction.Plan(std::move(selected)));
   ZT_RETURN_IF_ERROR(extraction.Write());
   return extraction.Report();

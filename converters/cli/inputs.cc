@@ -327,7 +327,12 @@ FilesRead::FilesRead(const Args& args, const TensorSource* source) {
   for (const std::string& input : args.inputs) add(input);
   for (const std::string& shard : ShardsOfRoots(args)) add(shard);
   if (args.inputs.size() == 1) named_ = args.inputs[0];
+  if (IsFolder(named_)) {
+    const auto root = FindZtIn(named_, args);
+    if (root.ok() && *root) named_ = **root;
+  }
   if (source == nullptr) return;
+  for (const std::string& file : source->other_files()) add(file);
   std::unordered_set<std::string_view> seen;
   for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
     const auto count = static_cast<std::uint32_t>(source->objects()[o].components.size());
@@ -353,10 +358,15 @@ Status FilesRead::CheckOmits(const std::string& output, bool in_place) const {
                   output);
 }
 
-Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {
+bool MayReplace(const Args& args) {
   const std::string& output = args.output;
-  if (!args.force || output == "-" || (!IsUrl(output) && !IsRegularFile(output))) return OkStatus();
-  return FilesRead(args, source).CheckOmits(output, in_place);
+  return args.force && output != "-" && (IsUrl(output) || IsRegularFile(output));
+}
+
+Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {
+  if (!MayReplace(args)) return OkStatus();
+  const bool whole = args.names.empty() && args.include.empty() && args.exclude.empty();
+  return FilesRead(args, source).CheckOmits(args.output, in_place && whole);
 }
 
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {

@@ -362,7 +362,7 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
 
 // The listing as a page in a file of its own.
 Status WritePage(const Listing& listing, const Args& args) {
-  if (args.force && listing.file != "-") {
+  if (MayReplace(args) && listing.file != "-") {
     const auto source = OpenInputs({listing.file}, args);
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr, false));
   }

@@ -31,7 +31,10 @@ class GgufSource final : public TensorSource {
     for (std::uint32_t f = 0; f < files.size(); ++f) Add(files[f], f);
     WarnOfUnusual(files);
     attributes_.emplace_back("gguf", RecordOf(files));
-    for (File& file : files) files_.push_back(std::move(file.bytes));
+    for (File& file : files) {
+      AddOtherFile(file.bytes->name());  // it may hold no tensor
+      files_.push_back(std::move(file.bytes));
+    }
   }
 
   std::string_view format() const override { return "gguf"; }

@@ -217,6 +217,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   if (sources.empty()) return InvalidData(index + " names no tensor");
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
                       MergeSources(std::move(sources), std::move(names)));
+  merged->AddOtherFile((folder / index).string());
   const std::string stem = index.substr(0, index.size() - format.index_suffix.size());
   for (const std::string& file : present) {
     if (shards.contains(file)) continue;

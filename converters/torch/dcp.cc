@@ -1,5 +1,4 @@
-// zt.convert.torch — distributed checkpoints (torch.distributed.checkpoint): tensors
-// assembled from chunks.
+// zt.convert.torch — checkpoints of torch.distributed.checkpoint: tensors assembled from chunks.
 module;
 
 #include "core/little_endian.h"
@@ -159,7 +158,6 @@ class DcpSource final : public TensorSource {
     chunks_.push_back(std::move(chunks));
     return OkStatus();
   }
-  // Lists an object that cannot be converted.
   void AddUnreadable(std::string name, const Status& problem) {
     problems_.emplace(static_cast<std::uint32_t>(objects_.size()), problem);
     objects_.push_back(Unreadable(std::move(name), "tensor"));
@@ -316,6 +314,9 @@ class Metadata {
       }
     }
     AddLeftOut(left_out_, *source);
+    source->AddOtherFile((folder_ / kMetadata).string());
+    for (const auto& [path, file] : files_)
+      if (file.bytes != nullptr) source->AddOtherFile(file.bytes->name());
     TensorNames taken;
     for (const Object& object : source->objects()) taken.Take(object.name);
     std::vector<std::string> files = {folder_.string()};
@@ -538,12 +539,11 @@ class Metadata {
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name, options_), name));
     std::error_code error;
     const std::string file_path = (folder_ / name).string();
-    // A link that leads nowhere, or to itself, is as good as none.
     const bool is_there = IsUrl(file_path) ? Exists(file_path) : fs::exists(file_path, error);
     if (!is_there && (!error || error == std::errc::too_many_symbolic_link_levels))
       return InvalidData("its file " + Quote(name) +
                          " is missing; get it, or leave out what lies in it (--exclude)");
-    auto opened = OpenFile((folder_ / name).string());
+    auto opened = OpenFile(file_path);
     if (!opened.ok()) return Annotate(opened.status(), name);
     file.bytes = *std::move(opened);
     return &file;

@@ -109,6 +109,10 @@ class TensorSource {
   virtual const std::string& file(ComponentId) const { return file_; }
   // Sets the file. Only before the source is used.
   inline void SetFile(std::string name) { file_ = std::move(name); }
+  // The files that were read and hold no component: an index, metadata, an empty part of a set.
+  inline const std::vector<std::string>& other_files() const { return other_files_; }
+  // Adds one of them. Only before the source is used.
+  inline void AddOtherFile(std::string name) { other_files_.push_back(std::move(name)); }
   // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
 
@@ -167,6 +171,7 @@ class TensorSource {
   Value::Map attributes_;                               // see attributes()
   std::vector<std::string> warnings_;                   // see warnings()
   std::string file_;                                    // see file()
+  std::vector<std::string> other_files_;                // see other_files()
 };
 
 // Serves the components of other sources as other objects. A derived class says by Origin which
@@ -191,7 +196,7 @@ class WrappedSource : public TensorSource {
   StatusOr<std::vector<Frame>> Frames(ComponentId id) const override;
 
  protected:
-  // Takes the attributes, warnings and file of `inner`, which must outlive this.
+  // Takes the attributes, warnings and files of `inner`, which must outlive this.
   explicit WrappedSource(TensorSource& inner);
   explicit WrappedSource(std::vector<TensorSource*> inner) : wrapped_(std::move(inner)) {}
   // The source that serves a component, and the component's id there.

@@ -50,6 +50,7 @@ class MergedSource final : public WrappedSource {
       for (const std::string& warning : source.warnings()) {
         warnings_.push_back(warning);
       }
+      for (const std::string& file : source.other_files()) AddOtherFile(file);
     }
     return CheckNames();
   }
@@ -175,6 +176,7 @@ WrappedSource::WrappedSource(TensorSource& inner) : wrapped_{&inner} {
   attributes_ = inner.attributes();
   warnings_ = inner.warnings();
   file_ = inner.file({});
+  other_files_ = inner.other_files();
 }
 
 std::string_view WrappedSource::format() const {

@@ -10,6 +10,7 @@ import subprocess
 import support
 from support import DATA, EXISTS, PATIENCE, PROGRAM, USAGE, read_zt
 
+import dcp_assembler
 import make_safetensors
 
 SINGLE_FILES = [
@@ -264,6 +265,22 @@ class Command(support.EndToEnd):
                 output = [shards / name] if words[0] == "inspect" else ["-o", shards / name]
                 self.fail_with(USAGE, words[0], "-f", shards / "m.zt", *words[1:], *output, says=f"{name}: it is an input, and would be replaced")
         self.succeed("verify", shards / "m.zt")
+        # an index, a file of a distributed checkpoint, arrays of a folder that are left out
+        old = self.path("old")
+        old.mkdir()
+        self.succeed("convert", "-q", "--shards", "2", self.source, "-o", old / "m.zt")
+        self.fail_with(USAGE, "inspect", "-f", old, "--html", old / "m.zt.index.json", says="m.zt.index.json: it is an input")
+        checkpoint = dcp_assembler.Checkpoint(self.path("dcp"))
+        checkpoint.add("w", (2,), [((0,), (1,))], bytes(4), describe=False)
+        checkpoint.add("w", (2,), [((1,), (1,))], bytes(4), file="__1_0.distcp", describe=False)
+        checkpoint.describe("w", (2,), [((0,), (1,)), ((1,), (1,))])
+        checkpoint.write()
+        for name in "__0_0.distcp", "__1_0.distcp", ".metadata":
+            self.fail_with(USAGE, "inspect", "-f", self.path("dcp"), "--html", self.path("dcp") / name, says=f"{name}: it is an input")
+        arrays = self.path("arrays")
+        self.succeed("extract", "-q", "--to", "npy", self.safetensors("f.safetensors", make_safetensors.sample("ab", "F32", (2,))), "-o", f"{arrays}/")
+        for words in ["--include", "a", "--rename", "s/a/b/"], []:
+            self.expect(USAGE, "extract", "-f", "--to", "npy", arrays, *words, "-o", f"{arrays}/", says="it is an input")
         # in place, however the name is spelled; not of a part
         for name in "m.zt", "./m.zt", shards / "../m.zt":
             self.succeed("convert", "-q", self.source, "-o", "m.zt", "-f")
