@@ -66,7 +66,7 @@ class Stays(Case):
         lines.append("  return ZTS_ABI;\n}")
         program = self.path("a.out")
         subprocess.run([compiler, "-x", "c", "-Wall", "-Wextra", "-pedantic", "-Werror", "-std=c99", f"-I{ROOT}/capi/include",
-                        "-o", program, "-"], input="\n".join(lines), check=True, text=True)
+                        "-o", program, "-"], input="\n".join(lines) + "\n", check=True, text=True)
         done = subprocess.run([program], capture_output=True, text=True, check=False)
         self.assertEqual(done.stdout.splitlines(), list(members()))
         self.assertEqual(done.returncode, c.abi())
