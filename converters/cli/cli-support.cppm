@@ -28,6 +28,9 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
 // The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of
 // other formats. An error if there are several indexes, or if the shards have not been joined.
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options);
+// The file that the input is: itself, or the index or root in a folder (FindZtIn), empty if it holds
+// none.
+StatusOr<std::string> FileOfInput(const std::string& input, const InputArgs& options);
 // The shards that the roots of 2.0 among the inputs name, where they are there.
 std::vector<std::string> ShardsOfRoots(const Args& args);
 // The files that a command reads, which its outputs must not replace.

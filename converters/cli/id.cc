@@ -45,15 +45,6 @@ StatusOr<std::optional<Stored>> ReadManifest(const std::string& path) {
   return stored;
 }
 
-// The file that is the whole input, in a folder that is it too; empty if there is none.
-StatusOr<std::string> OnlyFile(const Args& args) {
-  if (args.inputs.size() != 1 || args.inputs[0] == "-") return std::string();
-  const std::string& input = args.inputs[0];
-  if (!IsFolder(input)) return input;
-  ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(input, args), input));
-  return found.value_or("");
-}
-
 // The manifest of a file of version 2.0 with this plan: reads all data and writes nothing.
 StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args, TensorSource& source,
                                                  const Plan& plan) {
@@ -73,9 +64,9 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args, TensorSource&
 
 StatusOr<std::string> Id(const Args& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
-  ZT_ASSIGN_OR_RETURN(const std::string file, OnlyFile(args));
   std::optional<Stored> stored;
-  if (!file.empty()) {
+  if (args.inputs.size() == 1 && args.inputs[0] != "-") {
+    ZT_ASSIGN_OR_RETURN(const std::string file, FileOfInput(args.inputs[0], args));
     ZT_ASSIGN_OR_RETURN(stored, WithFile(ReadManifest(file), file));
   }
   if (stored && stored->lacking.empty() && args.files.empty() && !HasRules(args))

@@ -295,19 +295,20 @@ StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const I
   return ChooseZt(folder, found, options);
 }
 
+StatusOr<std::string> FileOfInput(const std::string& input, const InputArgs& options) {
+  if (!IsFolder(input)) return input;
+  ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(input, options), input));
+  return found.value_or("");
+}
+
 std::vector<std::string> ShardsOfRoots(const Args& args) {
   std::vector<std::string> shards;
   for (const std::string& input : args.inputs) {
-    std::string root = input;
-    if (IsFolder(input)) {
-      const auto found = FindZtIn(input, args);
-      if (!found.ok() || !*found) continue;
-      root = **found;
-    }
-    if (!IsRegularFile(root)) continue;
-    const auto opened = OpenReader(root, args);
+    const auto root = FileOfInput(input, args);
+    if (!root.ok() || !IsRegularFile(*root)) continue;
+    const auto opened = OpenReader(*root, args);
     if (!opened.ok()) continue;
-    const ShardFinder find = ShardsBeside(root, args);
+    const ShardFinder find = ShardsBeside(*root, args);
     for (const StoredShard& shard : (*opened)->manifest().shards) {
       if (const auto bytes = find(shard); bytes.ok()) shards.push_back((*bytes)->name());
     }
@@ -326,10 +327,9 @@ FilesRead::FilesRead(const Args& args, const TensorSource* source) {
   };
   for (const std::string& input : args.inputs) add(input);
   for (const std::string& shard : ShardsOfRoots(args)) add(shard);
-  if (args.inputs.size() == 1) named_ = args.inputs[0];
-  if (IsFolder(named_)) {
-    const auto root = FindZtIn(named_, args);
-    if (root.ok() && *root) named_ = **root;
+  if (args.inputs.size() == 1) {
+    const auto file = FileOfInput(args.inputs[0], args);
+    if (file.ok()) named_ = *file;
   }
   if (source == nullptr) return;
   for (const std::string& file : source->other_files()) add(file);

@@ -56,8 +56,8 @@ class Allowance {
   Status Spend(std::uint64_t bytes);
   // As Spend, for a name that is printed.
   Status PrintName(std::uint64_t bytes);
-  // As Spend, for a value that may be left out, and for what of it is printed. False, and nothing
-  // is spent, once either is used up, but for a quarter of the share: that is for the rest.
+  // As Spend, for a value that may be left out, and for the bytes of it that are printed. False, and
+  // nothing is spent, if one of the two does not fit. Values leave a quarter of kShared to tensors.
   bool SpendOnValue(std::uint64_t bytes, std::uint64_t printed);
   // The same for a text. If it is too long, its length is spent as printed: that was counted.
   bool SpendOnText(std::uint64_t bytes, std::string_view text);
