@@ -20,7 +20,7 @@ constexpr int kMaxDepth = 100;
 constexpr int kMaxValueDepth = 60;  // the attributes of a .zt file nest 64 levels at most
 // A shared value is named once for each path to it. What is charged for a tensor, an attribute and
 // an element of one, which are copied on their way to the file, and for each byte of a text.
-constexpr std::uint64_t kTensorCost = 2048, kAttributeCost = 256, kElementCost = 96, kTextCost = 8;
+constexpr std::uint64_t kTensorCost = 2048, kAttributeCost = 256, kElementCost = 80, kTextCost = 8;
 // What is charged as printed of an element, and more of a large integer and of a float.
 constexpr std::uint64_t kElementPrinted = 8, kLargePrinted = 14, kFloatPrinted = 18;
 constexpr std::uint64_t kSparseParts = 3;  // the lines that name a sparse tensor
