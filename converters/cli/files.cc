@@ -172,13 +172,13 @@ class FolderListing {
     const std::string& name = candidate.name;
     const std::string file = candidate.order.filename().string();
     if (std::ranges::binary_search(weights_, name)) return;
-    if (IsDigestOfShard(file)) return LeaveOut(name, "it is the digest of a shard");
     // Files of a distributed checkpoint, which the source reads as well.
     const bool torch = taken_ != nullptr && taken_->name == "torch";
     if (torch && (name == ".metadata" || name.ends_with(".distcp"))) return;
     const bool asked = Matches(choice_, name);
     if (!choice_.patterns.empty() && !asked) return LeaveOut(name, "--files does not name it");
     if (!asked && file.starts_with('.')) return LeaveOut(name, kHidden);
+    if (!asked && IsDigestOfShard(file)) return LeaveOut(name, "it is the digest of a shard");
     FolderEntry entry{.path = name, .bytes = candidate.bytes, .executable = false};
     if (!IsUrl(folder_) && !Measure(entry)) return;
     if (!asked && IsOtherWeights(file, entry.bytes, taken_)) {
