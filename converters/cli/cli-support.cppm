@@ -47,6 +47,8 @@ class FilesRead {
   std::set<std::string> urls_;
   std::string named_;  // if it is one
 };
+// True if no tensor is selected or left out.
+bool TakesWhole(const Args& args);
 // True if the output of `args` is a file that may be there and be replaced.
 bool MayReplace(const Args& args);
 // FilesRead::CheckOmits for the output of `args`; a part of the input is not put in its place.

@@ -371,7 +371,8 @@ Status Extract(const Args& args) {
   if (file) return ExtractFile(args, *source, *file);
   ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
   std::optional<FilesRead> read;  // before rules leave out some
-  if (target.folder && args.force && IsFolder(args.output)) read.emplace(args, source.get());
+  if (target.folder && args.force && IsFolder(args.output) && !TakesWhole(args))
+    read.emplace(args, source.get());
   const ChangedSource* changed = nullptr;
   if (HasRules(args)) {
     std::vector<std::string> warnings;

@@ -354,8 +354,14 @@ Status FilesRead::CheckOmits(const std::string& output, bool in_place) const {
   if (!is_read || (in_place && (output == named_ || place(output) == place(named_)))) {
     return OkStatus();
   }
-  return WithFile(InvalidArgument("it is an input, and would be replaced; name another file"),
-                  output);
+  return WithFile(
+      InvalidArgument("it is an input, and would be replaced; name another file (only the whole of "
+                      "one input may take its place)"),
+      output);
+}
+
+bool TakesWhole(const Args& args) {
+  return args.names.empty() && args.include.empty() && args.exclude.empty();
 }
 
 bool MayReplace(const Args& args) {
@@ -365,8 +371,7 @@ bool MayReplace(const Args& args) {
 
 Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {
   if (!MayReplace(args)) return OkStatus();
-  const bool whole = args.names.empty() && args.include.empty() && args.exclude.empty();
-  return FilesRead(args, source).CheckOmits(args.output, in_place && whole);
+  return FilesRead(args, source).CheckOmits(args.output, in_place && TakesWhole(args));
 }
 
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {
@@ -418,6 +423,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
   for (const std::vector<std::string>& checkpoint : checkpoints) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(checkpoint, each));
     ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(checkpoint));
+    if (!config.file.empty()) source->AddOtherFile(config.file);
     ZT_ASSIGN_OR_RETURN(source, GroupQuantized(std::move(source), config));
     sources.push_back(std::move(source));
     names.push_back(checkpoint.front());

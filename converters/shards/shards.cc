@@ -140,6 +140,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
   auto source = format.open(*std::move(bytes), file, index);
   if (!source.ok()) return WithFile(source.status(), path);
   if ((*source)->file({}).empty()) (*source)->SetFile(path);
+  if ((*source)->objects().empty()) (*source)->AddOtherFile(path);
   return source;
 }
 

@@ -279,8 +279,15 @@ class Command(support.EndToEnd):
             self.fail_with(USAGE, "inspect", "-f", self.path("dcp"), "--html", self.path("dcp") / name, says=f"{name}: it is an input")
         arrays = self.path("arrays")
         self.succeed("extract", "-q", "--to", "npy", self.safetensors("f.safetensors", make_safetensors.sample("ab", "F32", (2,))), "-o", f"{arrays}/")
-        for words in ["--include", "a", "--rename", "s/a/b/"], []:
-            self.expect(USAGE, "extract", "-f", "--to", "npy", arrays, *words, "-o", f"{arrays}/", says="it is an input")
+        self.expect(USAGE, "extract", "-f", "--to", "npy", arrays, "--include", "a", "--rename", "s/a/b/", "-o", f"{arrays}/", says="it is an input")
+        self.succeed("extract", "-f", "--to", "npy", arrays, "-o", f"{arrays}/")
+        empty = old / "empty.safetensors"
+        empty.write_bytes(make_safetensors.encode({}))
+        parts = self.path("parts")
+        parts.mkdir()
+        (parts / "model-00001-of-00002.safetensors").write_bytes(self.source.read_bytes())
+        empty.rename(parts / "model-00002-of-00002.safetensors")
+        self.fail_with(USAGE, "inspect", "-f", parts, "--html", parts / "model-00002-of-00002.safetensors", "--files", "none", says="it is an input")
         # in place, however the name is spelled; not of a part
         for name in "m.zt", "./m.zt", shards / "../m.zt":
             self.succeed("convert", "-q", self.source, "-o", "m.zt", "-f")
