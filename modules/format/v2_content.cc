@@ -71,18 +71,18 @@ class Content {
     reader_.Rewind(map.begin);
     const cbor::Item head = reader_.Next();
     if (head.kind != cbor::Kind::kMap) return format::internal::BrokenV2("3.2", "a map is needed");
-    std::vector<std::pair<Span, std::size_t>> members;  // keys, and the positions of their values
+    std::vector<Span> keys;  // a value begins where its key ends
     for (std::uint64_t i = 0; i < head.value; ++i) {
       const std::size_t at = reader_.position();
       if (!reader_.Skip(kMaxNesting)) return InvalidData(reader_.error());
       const Span key{at, reader_.position()};
       if (!reader_.Skip(kMaxNesting)) return InvalidData(reader_.error());
-      if (!keep || keep(NameAt(key))) members.emplace_back(key, key.end);
+      if (!keep || keep(NameAt(key))) keys.push_back(key);
     }
-    Head(members.size());
-    for (const auto& [key, at] : members) {
+    Head(keys.size());
+    for (const Span& key : keys) {
       Copy(key);
-      reader_.Rewind(at);
+      reader_.Rewind(key.end);
       if (Status status = value(); !status.ok()) return with(status, NameAt(key));
     }
     reader_.Rewind(after);
