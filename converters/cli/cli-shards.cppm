@@ -15,9 +15,9 @@ struct InputFile {
   // The offsets of components that lie in it unchanged.
   std::vector<std::uint64_t> places;
 };
-// The input files of a plan, in its order.
-std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& source,
-                                      const Plan& plan);
+// The input files of a plan, in its order, then `shards`: see ShardsOfRoots.
+std::vector<InputFile> FindInputFiles(const TensorSource& source, const Plan& plan,
+                                      const std::vector<std::string>& shards);
 // The latest time at which one of the files was written; nullopt if no file has a time.
 std::optional<std::filesystem::file_time_type> LastChange(const std::vector<InputFile>& files);
 // The digest of a sample of the bytes: the start of each component, places spread evenly over each

@@ -31,13 +31,14 @@ StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const I
 // The file that the input is: itself, or the index or root in a folder (FindZtIn), empty if it holds
 // none.
 StatusOr<std::string> FileOfInput(const std::string& input, const InputArgs& options);
-// The shards that the roots of 2.0 among the inputs name, where they are there.
+// The shards that the roots of 2.0 among the inputs name, where they are there. It may read them
+// all: one that was renamed is found by its digest.
 std::vector<std::string> ShardsOfRoots(const Args& args);
 // The files that a command reads, which its outputs must not replace.
 class FilesRead {
  public:
-  // Those that are named, those of `source` if it is not null, and those of ShardsOfRoots.
-  FilesRead(const Args& args, const TensorSource* source);
+  // Those that are named, those of `source` if it is not null, and `shards`: see ShardsOfRoots.
+  FilesRead(const Args& args, const TensorSource* source, const std::vector<std::string>& shards);
   // kInvalidArgument of the output if it is one of them; with `in_place` it may be the only one that
   // is named, under its own name.
   Status CheckOmits(const std::string& output, bool in_place) const;

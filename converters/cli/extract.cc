@@ -309,10 +309,11 @@ class Extraction {
     files.reserve(outputs_.size());
     for (const Output& output : outputs_) files.push_back(output.file);
     ZT_RETURN_IF_ERROR(FolderSink::CheckFiles(args_.output, files, args_.force));
-    for (const std::string& file : files) {
-      if (read_ == nullptr) break;
-      ZT_RETURN_IF_ERROR(
-          read_->CheckOmits((std::filesystem::path(args_.output) / file).string(), false));
+    if (read_ != nullptr) {
+      for (const std::string& file : files) {
+        ZT_RETURN_IF_ERROR(
+            read_->CheckOmits((std::filesystem::path(args_.output) / file).string(), false));
+      }
     }
     ZT_ASSIGN_OR_RETURN(
         const std::unique_ptr<FolderSink> folder,
@@ -372,7 +373,7 @@ Status Extract(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
   std::optional<FilesRead> read;  // before rules leave out some
   if (target.folder && args.force && IsFolder(args.output) && !TakesWhole(args))
-    read.emplace(args, source.get());
+    read.emplace(args, source.get(), ShardsOfRoots(args));
   const ChangedSource* changed = nullptr;
   if (HasRules(args)) {
     std::vector<std::string> warnings;

@@ -316,7 +316,8 @@ std::vector<std::string> ShardsOfRoots(const Args& args) {
   return shards;
 }
 
-FilesRead::FilesRead(const Args& args, const TensorSource* source) {
+FilesRead::FilesRead(const Args& args, const TensorSource* source,
+                     const std::vector<std::string>& shards) {
   const auto add = [&](const std::string& path) {
     struct stat info;
     if (IsUrl(path)) {
@@ -326,7 +327,7 @@ FilesRead::FilesRead(const Args& args, const TensorSource* source) {
     }
   };
   for (const std::string& input : args.inputs) add(input);
-  for (const std::string& shard : ShardsOfRoots(args)) add(shard);
+  for (const std::string& shard : shards) add(shard);
   if (args.inputs.size() == 1) {
     const auto file = FileOfInput(args.inputs[0], args);
     if (file.ok()) named_ = *file;
@@ -371,7 +372,8 @@ bool MayReplace(const Args& args) {
 
 Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {
   if (!MayReplace(args)) return OkStatus();
-  return FilesRead(args, source).CheckOmits(args.output, in_place && TakesWhole(args));
+  return FilesRead(args, source, ShardsOfRoots(args))
+      .CheckOmits(args.output, in_place && TakesWhole(args));
 }
 
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {

@@ -48,8 +48,8 @@ void AddSamples(const std::string& path, std::vector<std::uint64_t> places,
 
 }  // namespace
 
-std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& source,
-                                      const Plan& plan) {
+std::vector<InputFile> FindInputFiles(const TensorSource& source, const Plan& plan,
+                                      const std::vector<std::string>& shards) {
   std::vector<InputFile> files;
   std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> known;
   for (const PlannedObject& object : plan.objects) {
@@ -63,7 +63,7 @@ std::vector<InputFile> FindInputFiles(const Args& args, const TensorSource& sour
   }
   std::error_code none;
   std::erase_if(files, [&](const InputFile& file) { return !Exists(file.path); });
-  for (std::string& shard : ShardsOfRoots(args)) files.push_back({std::move(shard), {}});
+  for (const std::string& shard : shards) files.push_back({shard, {}});
   return files;
 }
 

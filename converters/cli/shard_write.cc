@@ -181,7 +181,8 @@ Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
 Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,
                      const Plan& plan, const WriterOptions& options,
                      const std::vector<std::string>& warnings) {
-  const std::vector<InputFile> inputs = FindInputFiles(args, source, plan);
+  const std::vector<std::string> shards = ShardsOfRoots(args);
+  const std::vector<InputFile> inputs = FindInputFiles(source, plan, shards);
   ZT_ASSIGN_OR_RETURN(const ShardPlan cut, CutPlan(source, plan, inputs, options, request));
   const std::uint64_t count = cut.shards.size();
   const std::uint64_t first = request.only == 0 ? 1 : request.only;
@@ -200,7 +201,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   json["shards"] = count;
   Status place = CheckFolderOf(args.output);
   if (place.ok())
-    place = CheckPlace(args, FilesRead(args, &source), cut,
+    place = CheckPlace(args, FilesRead(args, &source, shards), cut,
                        request.only == 0 ? IndexPath(args.output, plan.spec) : std::string());
   if (place.ok() && request.only == 0) place = CheckIndex(args, cut, plan.spec);
   if (args.dry_run && !place.ok()) {
