@@ -1,3 +1,4 @@
+#!/usr/bin/python3 -B
 """run.py NAME [CLASS[.TEST]...]: runs the tests of tests/e2e/NAME.py, all of them or some."""
 import pathlib
 import sys

@@ -16,8 +16,8 @@ import make_safetensors
 import ztread
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROGRAM = os.environ.get("ZTSTREAM") or str(HERE.parents[1] / "build/release/bin/ztstream")
-DATA = pathlib.Path(os.environ.get("ZT_TEST_DATA") or HERE.parent / "data")
+PROGRAM = os.path.abspath(os.environ.get("ZTSTREAM") or HERE.parents[1] / "build/release/bin/ztstream")
+DATA = pathlib.Path(os.environ.get("ZT_TEST_DATA") or HERE.parent / "data").absolute()
 
 # Seconds after which what has not ended is called hanging: no measure of speed, for machines are busy and sanitizers slow.
 PATIENCE = 400
