@@ -1,5 +1,5 @@
-// zt.cli:array — arrays as text: the rules of numpy's arrayprint with its defaults (8 digits, lines
-// of 75 columns), and as JSON.
+// zt.cli:array — arrays as text, in lines of 75 columns as numpy has them, with the fewest digits
+// that mean each number; and as JSON.
 module;
 
 #include "core/little_endian.h"
@@ -13,7 +13,6 @@ import :values;
 namespace zt::cli::internal {
 namespace {
 
-constexpr int kPrecision = 8;
 constexpr std::size_t kLineWidth = 75;
 
 // ---- numbers ------------------------------------------------------------------------------------
@@ -68,27 +67,6 @@ std::string IntegerText(const ArrayValues& values, std::size_t place) {
   }
 }
 
-// A finite float in decimal: digits[0].digits[1]digits[2]... times 10^exponent, without zeros at
-// the end.
-struct Decimal {
-  std::string digits;
-  int exponent = 0;
-};
-
-// Parses "1.25e+03".
-Decimal ParseScientific(std::string_view text) {
-  const std::size_t e = text.find('e');
-  Decimal decimal;
-  for (const char c : text.substr(0, e)) {
-    if (c >= '0' && c <= '9') decimal.digits += c;
-  }
-  decimal.digits.resize(std::max<std::size_t>(decimal.digits.find_last_not_of('0') + 1, 1));
-  text.remove_prefix(e + 1);
-  if (text.starts_with('+')) text.remove_prefix(1);
-  (void)std::from_chars(text.data(), text.data() + text.size(), decimal.exponent);
-  return decimal;
-}
-
 template <typename... Format>
 std::string Chars(Format... format) {
   char text[512];
@@ -101,178 +79,59 @@ double ParseDouble(const std::string& text) {
   return value;
 }
 
-// So many digits, to the nearest; but as numpy has it: below a power of two numbers lie closer than
-// above, so that only what is rounded up may mean it.
-std::string Rounded(double magnitude, DType type, std::chars_format format, std::size_t digits) {
-  const auto count = static_cast<int>(digits);
-  const std::string text = Chars(magnitude, format, count);
-  const bool half = type == DType::kF16;
-  int exponent = 0;
-  if (type == DType::kF64 || std::frexp(magnitude, &exponent) != 0.5 ||
-      exponent - 1 <= (half ? -14 : -126))
-    return text;
-  const bool fixed = format == std::chars_format::fixed;
-  const int place = (fixed ? 0 : ParseScientific(text).exponent) - count;
-  const double down = ParseDouble(text), up = down + ParseDouble("1e" + std::to_string(place));
-  const double above = std::ldexp(magnitude, half ? -11 : -24);
-  const bool other = magnitude - down > above / 2 && up - magnitude <= above;
-  return other ? Chars(up, format, count) : text;
-}
-
 // The fewest digits that are nearer to a half than to any other.
-std::string ShortestHalf(double value) {
+std::string ShortestHalf(double value, std::chars_format format) {
   int exponent = 0;
   const double fraction = std::frexp(value, &exponent);  // from 0.5 up to 1
   const double last = std::ldexp(1.0, std::max(exponent - 1, -14) - 10);
   const bool even = std::floor(value / last / 2) * 2 == value / last;
   const double above = last / 2, below = fraction == 0.5 && exponent > -13 ? above / 2 : above;
   for (int digits = 0;; ++digits) {
-    std::string text = Chars(value, std::chars_format::scientific, digits);
+    std::string text = Chars(value, format, digits);
     const double off = ParseDouble(text) - value, most = off > 0 ? above : below;
-    if (std::abs(off) < most || (even && std::abs(off) == most) || digits > 16) return text;
+    if (std::abs(off) < most || (even && std::abs(off) == most) || digits > 24) return text;
   }
 }
 
-// The fewest digits that mean this magnitude and no other of its type.
-Decimal Shortest(double magnitude, DType type) {
-  if (magnitude == 0) return {"0", 0};
-  if (type == DType::kF16) return ParseScientific(ShortestHalf(magnitude));
-  if (type == DType::kF32)
-    return ParseScientific(Chars(static_cast<float>(magnitude), std::chars_format::scientific));
-  return ParseScientific(Chars(magnitude, std::chars_format::scientific));
+// A magnitude in the fewest digits that mean it and no other of its type; all digits of a whole
+// number.
+std::string Shortest(double magnitude, DType type, std::chars_format format) {
+  if (type == DType::kF16) return ShortestHalf(magnitude, format);
+  if (type == DType::kF32) return Chars(static_cast<float>(magnitude), format);
+  return Chars(magnitude, format);
 }
 
-// The parts of a number before and behind the point; no zeros end the second.
-struct Point {
-  std::string whole, fraction;
-};
-
-Point Positional(double magnitude, DType type, int most_digits) {
-  const Decimal decimal = Shortest(magnitude, type);
-  const auto size = static_cast<int>(decimal.digits.size());
-  if (size - 1 - decimal.exponent > most_digits) {  // rounded once, from the number itself
-    const std::string text =
-        Rounded(magnitude, type, std::chars_format::fixed, static_cast<std::size_t>(most_digits));
-    const std::size_t point = text.find('.');
-    Point out{text.substr(0, point), text.substr(point + 1)};
-    out.fraction.resize(out.fraction.find_last_not_of('0') + 1);
-    return out;
-  }
-  if (decimal.exponent < 0)
-    return {"0",
-            std::string(static_cast<std::size_t>(-decimal.exponent - 1), '0') + decimal.digits};
-  const auto whole = static_cast<std::size_t>(decimal.exponent) + 1;
-  std::string digits = decimal.digits;
-  if (digits.size() < whole) digits.resize(whole, '0');
-  return {digits.substr(0, whole), magnitude == 0 ? "" : digits.substr(whole)};
-}
-
-// "e-05", with at least `digits` digits.
-std::string ExponentText(int exponent, std::size_t digits) {
-  const std::string number = std::to_string(std::abs(exponent));
-  return (exponent < 0 ? "e-" : "e+") +
-         std::string(digits > number.size() ? digits - number.size() : 0, '0') + number;
-}
-
-std::string SignText(double value, bool always) {
-  return std::signbit(value) && !std::isnan(value) ? "-" : always ? "+" : "";
-}
-
-std::string NonFiniteText(double value, bool always) {
-  return SignText(value, always) + (std::isnan(value) ? "nan" : "inf");
-}
-
-// str() of a scalar: a whole float ends with .0, a part of a complex number does not.
-std::string ScalarText(double value, DType type, bool always_sign, bool part) {
-  if (!std::isfinite(value)) return NonFiniteText(value, always_sign);
+// "-1.5", "2.0", "1e-05", "nan". A sign stands before each number but NaN if `always_sign`.
+std::string FloatText(double value, DType type, bool always_sign) {
+  const std::string sign = std::isnan(value)     ? ""
+                           : std::signbit(value) ? "-"
+                           : always_sign         ? "+"
+                                                 : "";
   const double magnitude = std::abs(value);
-  const std::string sign = SignText(value, always_sign);
-  if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16)) {
-    const auto [digits, exponent] = Shortest(magnitude, type);
-    return sign + digits[0] + (digits.size() > 1 ? "." + digits.substr(1) : "") +
-           ExponentText(exponent, 2);
-  }
-  const auto [whole, fraction] = Positional(magnitude, type, 1000);
-  return sign + whole + (!fraction.empty() ? "." + fraction : part ? "" : ".0");
+  if (!std::isfinite(value)) return sign + (std::isnan(value) ? "nan" : "inf");
+  if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16))
+    return sign + Shortest(magnitude, type, std::chars_format::scientific);
+  const std::string text = Shortest(magnitude, type, std::chars_format::fixed);
+  return sign + text + (text.find('.') == std::string::npos ? ".0" : "");
 }
 
 // ---- columns ------------------------------------------------------------------------------------
 
-// The one form that all floats of an array have, chosen by the numbers that are printed: numpy's
-// FloatingFormat.
-class FloatColumn {
- public:
-  FloatColumn(std::span<const double> values, DType type, bool always_sign)
-      : type_(type), always_sign_(always_sign) {
-    double least = std::numeric_limits<double>::infinity(), most = 0;
-    bool odd = false, negative = always_sign;
-    for (const double value : values) {
-      odd = odd || !std::isfinite(value);
-      negative = negative || (std::isinf(value) && value < 0);
-      if (!std::isfinite(value) || value == 0) continue;
-      least = std::min(least, std::abs(value));
-      most = std::max(most, std::abs(value));
-    }
-    scientific_ = most > 0 && (most >= 1e8 || least < 1e-4 || FarApart(least, most));
-    for (const double value : values) {
-      if (std::isfinite(value)) scientific_ ? FitScientific(value) : FitPositional(value);
-    }
-    if (scientific_) right_ = exponent_ + 2 + precision_;
-    if (!odd) return;
-    const std::size_t text = negative ? 4 : 3;
-    left_ = std::max(left_, text - std::min(right_ + 1, text));
+// Pads texts so that their points, or what would follow a point, stand in one column.
+void AlignAtPoint(std::vector<std::string>& texts) {
+  const auto point = [](const std::string& text) {
+    return std::min(text.find_first_of(".e"), text.size());
+  };
+  std::size_t left = 0, right = 0;
+  for (const std::string& text : texts) {
+    left = std::max(left, point(text));
+    right = std::max(right, text.size() - point(text));
   }
-
-  std::string operator()(double value) const {
-    if (!std::isfinite(value))
-      return Padded(NonFiniteText(value, always_sign_), left_ + right_ + 1);
-    const std::string sign = SignText(value, always_sign_);
-    if (!scientific_) {
-      const auto [whole, fraction] = Positional(std::abs(value), type_, kPrecision);
-      return Padded(sign + whole, left_) + "." + fraction +
-             std::string(right_ - fraction.size(), ' ');
-    }
-    const std::string text =
-        Rounded(std::abs(value), type_, std::chars_format::scientific, precision_);
-    const std::string fraction = precision_ == 0 ? "." : text.substr(1, precision_ + 1);
-    return Padded(sign + text[0], left_) + fraction + ExponentText(ExponentOf(text), exponent_);
+  for (std::string& text : texts) {
+    text.insert(0, left - point(text), ' ');
+    text.resize(left + right, ' ');
   }
-
- private:
-  // Division is numpy's, in the type of the numbers.
-  bool FarApart(double least, double most) const {
-    if (type_ == DType::kF64) return most / least > 1000;
-    const float times = static_cast<float>(most) / static_cast<float>(least);
-    return times > (type_ == DType::kF16 ? 1000.25f : 1000);
-  }
-  static std::string Padded(const std::string& text, std::size_t width) {
-    return std::string(width > text.size() ? width - text.size() : 0, ' ') + text;
-  }
-  static int ExponentOf(std::string_view scientific) {
-    return ParseScientific(scientific).exponent;
-  }
-
-  void FitScientific(double value) {
-    const double magnitude = std::abs(value);
-    Decimal decimal = Shortest(magnitude, type_);
-    if (decimal.digits.size() > kPrecision + 1)
-      decimal =
-          ParseScientific(Rounded(magnitude, type_, std::chars_format::scientific, kPrecision));
-    precision_ = std::max(precision_, decimal.digits.size() - 1);
-    exponent_ = std::max(exponent_, ExponentText(decimal.exponent, 2).size() - 2);
-    left_ = std::max(left_, SignText(value, always_sign_).size() + 1);
-  }
-  void FitPositional(double value) {
-    const auto [whole, fraction] = Positional(std::abs(value), type_, kPrecision);
-    left_ = std::max(left_, SignText(value, always_sign_).size() + whole.size());
-    right_ = std::max(right_, fraction.size());
-  }
-
-  DType type_;
-  bool always_sign_, scientific_ = false;
-  std::size_t left_ = 0, right_ = 0;          // columns before and behind the point
-  std::size_t precision_ = 0, exponent_ = 0;  // digits
-};
+}
 
 // The printed text of each element of an array.
 std::vector<std::string> ElementTexts(const ArrayValues& values) {
@@ -281,19 +140,14 @@ std::vector<std::string> ElementTexts(const ArrayValues& values) {
   const std::size_t count = values.bytes.size() / ByteWidth(type) / (complex ? 2 : 1);
   std::vector<std::string> texts;
   if (complex || IsFloat(type)) {
-    std::vector<double> real, imaginary;
+    std::vector<std::string> imaginary;
     for (std::size_t i = 0; i < count; ++i) {
-      real.push_back(LoadFloat(values, complex ? 2 * i : i));
-      if (complex) imaginary.push_back(LoadFloat(values, 2 * i + 1));
+      texts.push_back(FloatText(LoadFloat(values, complex ? 2 * i : i), type, false));
+      if (complex) imaginary.push_back(FloatText(LoadFloat(values, 2 * i + 1), type, true) + "j");
     }
-    const FloatColumn first(real, type, false), second(imaginary, type, true);
-    for (std::size_t i = 0; i < count; ++i) {
-      texts.push_back(first(real[i]));
-      if (!complex) continue;
-      std::string part = second(imaginary[i]);
-      part.insert(part.find_last_not_of(' ') + 1, "j");
-      texts.back() += part;
-    }
+    AlignAtPoint(texts);
+    AlignAtPoint(imaginary);
+    for (std::size_t i = 0; i < imaginary.size(); ++i) texts[i] += imaginary[i];
     return texts;
   }
   std::size_t widest = 0;
@@ -313,13 +167,10 @@ std::vector<std::string> ElementTexts(const ArrayValues& values) {
 
 std::string ScalarOf(const ArrayValues& values) {
   const DType type = values.element.dtype;
-  if (values.element.type.starts_with("complex")) {
-    const double real = LoadFloat(values, 0), imaginary = LoadFloat(values, 1);
-    if (real == 0 && !std::signbit(real)) return ScalarText(imaginary, type, false, true) + "j";
-    return "(" + ScalarText(real, type, false, true) + ScalarText(imaginary, type, true, true) +
-           "j)";
-  }
-  if (IsFloat(type)) return ScalarText(LoadFloat(values, 0), type, false, false);
+  if (values.element.type.starts_with("complex"))
+    return FloatText(LoadFloat(values, 0), type, false) +
+           FloatText(LoadFloat(values, 1), type, true) + "j";
+  if (IsFloat(type)) return FloatText(LoadFloat(values, 0), type, false);
   if (type == DType::kBool) return values.bytes[0] == std::byte{0} ? "False" : "True";
   return IntegerText(values, 0);
 }

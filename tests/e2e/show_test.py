@@ -1,4 +1,5 @@
-"""show: values as numpy prints them, for every type, format, encoding and slice; only what is printed is read."""
+"""show: values in numpy's brackets and lines, each in its fewest digits, of every type, format, encoding and slice;
+only what is printed is read."""
 import json
 import math
 import os
@@ -56,6 +57,45 @@ def plain(value):
     return value
 
 
+def float_text(value, sign=False):
+    """The fewest digits that mean a float, all digits of a whole number."""
+    magnitude = abs(float(value))
+    if not math.isfinite(magnitude) or (magnitude and not 1e-4 <= magnitude < 1e16):
+        text = numpy.format_float_scientific(value, trim="-", exp_digits=2)
+    elif magnitude.is_integer():
+        text = ("-" if numpy.signbit(value) else "") + f"{int(magnitude)}.0"
+    else:
+        text = numpy.format_float_positional(value, trim="0")
+    return "+" + text if sign and not numpy.signbit(value) and not numpy.isnan(value) else text
+
+
+def aligned(texts):
+    """The texts by themselves, padded so that points stand below each other."""
+    point = lambda text: min([text.index(c) for c in ".e" if c in text], default=len(text))
+    left, right = max(map(point, texts)), max(len(text) - point(text) for text in texts)
+    return {text: (" " * (left - point(text)) + text).ljust(left + right) for text in texts}
+
+
+def printed(array):
+    """What `show` prints of it: numpy's arrayprint, but for the text of floats."""
+    if array.dtype.kind not in "fc":
+        return str(array)
+    if array.shape == ():
+        return float_text(array[()]) if array.dtype.kind == "f" else float_text(array.real[()]) + float_text(array.imag[()], True) + "j"
+    real, imaginary = [], []
+    def collect(value):
+        real.append(float_text(value.real))
+        imaginary.append(float_text(value.imag, True) + "j")
+        return "-"
+    kinds = ("float_kind", "complex_kind")
+    numpy.array2string(array, formatter=dict.fromkeys(kinds, collect))
+    if not real:
+        return "[]"
+    real, imaginary = aligned(real), aligned(imaginary)
+    both = lambda value: real[float_text(value.real)] + imaginary[float_text(value.imag, True) + "j"]
+    return numpy.array2string(array, formatter={"float_kind": lambda value: real[float_text(value)], "complex_kind": both})
+
+
 class Show(support.EndToEnd):
 
     def test_an_object_that_fails_is_complete(self):
@@ -86,7 +126,7 @@ class Show(support.EndToEnd):
         word = f"{name}[{text}]" if text or random.random() < 0.5 else name
         part = sliced(array, text)
         shown = self.succeed("show", *options, "--", path, word).decode()
-        self.assertEqual(shown, str(part) + "\n", (path, word, array.dtype, array.shape))
+        self.assertEqual(shown, printed(numpy.asarray(part)) + "\n", (path, word, array.dtype, array.shape))
         found = self.json("show", "--json", *options, "--", path, word)
         self.assertEqual(found["shape"], list(part.shape), word)
         self.assertEqual(found["values"], plain(part.tolist()), word)
@@ -101,7 +141,7 @@ class Show(support.EndToEnd):
         part = numpy.arange(0, 1 << 15, 37, dtype="<u2").view("<f2")
         path = self.safetensors("a.safetensors", {"h": ("F16", [len(part)], part.tobytes())})
         for at in range(0, len(part), 9):
-            self.assertEqual(self.succeed("show", path, f"h[{at}]").decode(), str(part[at]) + "\n")
+            self.assertEqual(self.succeed("show", path, f"h[{at}]").decode(), float_text(part[at]) + "\n")
 
     def test_every_type_as_numpy_prints_it(self):
         rng = random.Random(1)
@@ -115,6 +155,16 @@ class Show(support.EndToEnd):
                     path = self.safetensors("a.safetensors", {"w": (dtype, shape, data)})
                     array = figures.numbers(name, data).reshape(shape)
                     self.check(path, "w", array, random_slice(rng, shape))
+
+    def test_whole_numbers_have_all_their_digits(self):
+        rng = numpy.random.default_rng(5)
+        for dtype, code, low, high in (("F16", "<f2", 2048, 65504), ("F32", "<f4", 2**24, 1e15), ("F64", "<f8", 2**53, 9.9e15)):
+            for _ in range(10):
+                values = rng.uniform(low, high, 4).astype(code)
+                path = self.safetensors("a.safetensors", {"w": (dtype, [4], values.tobytes())})
+                shown = self.succeed("show", path).decode()
+                self.assertEqual([float(word) for word in shown.strip("[]\n").split()], values.tolist())
+                self.check(path, "w", values, "")
 
     def test_magnitudes(self):
         rng = numpy.random.default_rng(4)
