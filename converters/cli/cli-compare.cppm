@@ -44,8 +44,6 @@ std::string FormatDifference(const Difference& difference, std::string_view firs
 Json ToJson(const Difference& difference);
 // Limit on the differences that a command prints by default.
 inline constexpr std::size_t kMostDifferences = 20;
-// Limit on Comparison::files.
-inline constexpr std::size_t kMostPaths = 20;
 
 struct Comparison {
   // In the order of the first input, then tensors that only the second has.
@@ -55,13 +53,10 @@ struct Comparison {
     std::uint64_t all = 0, files = 0;
     void Add(bool file) { ++all, files += file ? 1 : 0; }
   };
-  Count both, differing;                // in both inputs, and of these those that differ
-  Count only_first, only_second;        // in one alone
-  std::vector<std::string> files = {};  // of the model, in both: the first of their paths
-  // Types that floating point tensors have in both: --dtype without a pattern would convert them.
-  std::set<std::string> floats = {};
-  std::uint64_t attributes = 0;  // of the file, in both
-  std::uint64_t bytes = 0;       // compared, of one side
+  Count both, differing;          // in both inputs, and of these those that differ
+  Count only_first, only_second;  // in one alone
+  std::uint64_t attributes = 0;   // of the file, in both
+  std::uint64_t bytes = 0;        // compared, of one side
   // Files of the model on one side, left out before since the other has none.
   std::uint64_t files_not_compared = 0;
   // The largest errors of all values that were compared, within the tolerance or not, and the

@@ -117,8 +117,6 @@ class Comparer {
       }
       taken[found->second] = true;
       result_.both.Add(IsFile(first_.objects()[i]));
-      if (IsFile(first_.objects()[i]) && result_.files.size() < kMostPaths)
-        result_.files.push_back(FileEntryOf(first_.objects()[i], 0).path);
       // An object that is listed but cannot be read has no bytes to compare.
       ZT_RETURN_IF_ERROR(AtTensor(first_, {i, 0}, first_.CheckReadable(i)));
       ZT_RETURN_IF_ERROR(
@@ -201,8 +199,6 @@ class Comparer {
         difference.first = std::to_string(mine.bytes) + " bytes";
         difference.second = std::to_string(other.bytes) + " bytes";
         sizes = false;
-      } else if ((mine.role == "data" || mine.role == "values") && IsPlainFloat(b)) {
-        result_.floats.emplace(Name(mine.element));
       }
       const bool differs = difference.kind != DifferenceKind::kValues;
       if (differs) Add(i, std::move(difference));

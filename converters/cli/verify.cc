@@ -1,7 +1,6 @@
 // zt.cli — verify: every byte of a .zt file against its manifest.
 module;
 
-#include "cli/regex.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -100,131 +99,12 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   return found;
 }
 
-// ---- the rules that a file may have been converted with -----------------------------------------
-
-using Names = std::set<std::string_view>;
-
-// The word in quotes for a shell; empty if a terminal would not show it as it is.
-std::string ShellWord(std::string_view word) {
-  if (Printable(word) != word) return "";
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
-// The --rename that gives `theirs` the names `ours` by a prefix that all lose or get; or empty.
-std::string EvidentRename(const Names& ours, const Names& theirs) {
-  if (ours.size() != theirs.size()) return "";
-  const auto gives = [&](const auto& rename) {
-    return std::ranges::all_of(
-        theirs, [&](std::string_view name) { return ours.contains(rename(std::string(name))); });
-  };
-  const auto rule = [](const std::string& from, std::string_view to) {
-    std::string text;  // a backslash and the delimiter mean more in it
-    for (const char c : to) text += (c == '\\' || c == '/' ? "\\" : "") + std::string(1, c);
-    const std::string word = ShellWord("s/^" + from + "/" + text + "/");
-    return word.empty() ? word : "--rename " + word;
-  };
-  const std::string_view example = *theirs.begin();
-  for (std::size_t cut = 1; cut < example.size(); ++cut) {
-    const std::string_view lost = example.substr(0, cut);
-    if (ours.contains(example.substr(cut)) && gives([&](const std::string& name) {
-          return name.starts_with(lost) ? name.substr(lost.size()) : std::string();
-        }))
-      return rule(QuoteMeta(lost), "");
-  }
-  for (const std::string_view name : ours) {
-    if (!name.ends_with(example)) continue;
-    const std::string got(name.substr(0, name.size() - example.size()));
-    if (gives([&](const std::string& each) { return got + each; })) return rule("", got);
-  }
-  return "";
-}
-
-// The --files that takes those files of the sources that the file has, and leaves `left` others.
-std::string EvidentFiles(const Comparison& compared, std::size_t left) {
-  const std::vector<std::string>& files = compared.files;
-  if (files.empty()) return "--files none";
-  const std::string unnamed = "--files PATTERN that leaves out " + Counted(left, "file");
-  if (files.size() < compared.both.files) return unnamed;
-  std::string words;
-  for (const std::string& path : files) {
-    std::string pattern;
-    for (const char c : path) pattern += c == '[' ? "[[]" : std::string(1, c);
-    // Words of the option, where a file is meant.
-    if (path == "all" || path == "none" || path == "dense")
-      pattern = "[" + path.substr(0, 1) + "]" + path.substr(1);
-    const std::string word = ShellWord(pattern);
-    if (word.empty()) return unnamed;
-    words += (words.empty() ? "--files " : " --files ") + word;
-  }
-  return words;
-}
-
-// The --dtype that converts these tensors to the type, and no other.
-std::string EvidentDType(const Comparison& compared, const std::string& type,
-                         const Names& converted) {
-  constexpr std::size_t kMost = 3, kLongest = 100;
-  std::set<std::string> others = compared.floats;
-  others.erase(type);
-  if (others.empty()) return "--dtype " + type;
-  const std::string unnamed =
-      "--dtype PATTERN=" + type + " for " + Counted(converted.size(), "tensor");
-  if (converted.size() > kMost) return unnamed;
-  std::string words;
-  for (const std::string_view name : converted) {
-    const std::string word = ShellWord(std::string(name) + "=" + type);
-    if (word.empty() || name.size() > kLongest) return unnamed;
-    words += (words.empty() ? "--dtype " : " --dtype ") + word;
-  }
-  return words;
-}
-
-// The rules of convert that make such differences from the sources; empty if a difference has
-// another reason. Whether they made these values is known once verify applies them.
-std::vector<std::string> EvidentRules(const Comparison& compared) {
-  Names ours, theirs, converted, files;
-  std::set<std::string> types;
-  bool dequantized = false, attributes = false;
-  for (const Difference& each : compared.differences) {
-    if (each.file && each.kind == DifferenceKind::kOnlySecond) {
-      files.insert(each.tensor);
-    } else if (each.file) {
-      return {};
-    } else if (each.kind == DifferenceKind::kFileAttribute) {
-      if (!each.first.empty() || compared.attributes > 0) return {};
-      attributes = true;
-    } else if (each.kind == DifferenceKind::kOnlyFirst) {
-      ours.insert(each.tensor);
-    } else if (each.kind == DifferenceKind::kOnlySecond) {
-      theirs.insert(each.tensor);
-    } else if (each.kind == DifferenceKind::kDType) {
-      converted.insert(each.tensor);
-      types.insert(each.first);
-    } else if (each.kind == DifferenceKind::kFormat && each.first == "dense" &&
-               each.second.starts_with("gguf.")) {
-      converted.insert(each.tensor);
-      dequantized = true;
-    } else if (each.kind != DifferenceKind::kValues || !converted.contains(each.tensor)) {
-      return {};  // the values of converted tensors come after their types, and are rounded
-    }
-  }
-  std::vector<std::string> rules;
-  if (types.size() > 1) return {};
-  if (!types.empty()) rules.push_back(EvidentDType(compared, *types.begin(), converted));
-  if (dequantized) rules.push_back("--dequantize TYPE");
-  if (!ours.empty() || !theirs.empty()) {
-    std::string names = EvidentRename(ours, theirs);
-    if (names.empty() && ours.empty()) {
-      if (theirs.size() == 1) names = ShellWord(*theirs.begin());
-      names = "--exclude " + (names.empty() ? "of " + Counted(theirs.size(), "tensor") : names);
-    }
-    if (names.empty()) return {};
-    rules.push_back(std::move(names));
-  }
-  if (!files.empty()) rules.push_back(EvidentFiles(compared, files.size()));
-  if (attributes) rules.emplace_back("--no-metadata");
-  return rules;
+// True if options of convert, which were not given here, may have made the differences.
+bool MayHaveRules(const Args& args, const Comparison& compared) {
+  return !HasRules(args) && std::ranges::any_of(compared.differences, [](const Difference& each) {
+    return each.file ? each.kind == DifferenceKind::kOnlySecond
+                     : each.kind != DifferenceKind::kValues;
+  });
 }
 
 // "NAME/ROLE: why" of each.
@@ -268,7 +148,6 @@ Json ReportJson(const Args& args, const Findings& found, const Comparison& compa
   json["against"] = args.against;
   json["compared"] = compared.both.all;
   if (compared.files_not_compared > 0) json["files_not_compared"] = compared.files_not_compared;
-  if (const auto rules = EvidentRules(compared); !rules.empty()) json["evident_rules"] = rules;
   json["differences"] = std::move(differences);
   return json;
 }
@@ -283,9 +162,10 @@ void PrintProblems(const Args& args, const Findings& found, const Comparison& co
     Note(args.file() + ": and " +
          Counted(differences.size() - kMostDifferences, "more difference") + "; --json lists all");
   }
-  if (const auto rules = EvidentRules(compared); !rules.empty()) {
-    Note(args.file() + ": convert makes such differences with " + Joined(rules, "and") +
-         "; give verify these rules, and it compares what they make of the source");
+  if (MayHaveRules(args, compared)) {
+    Note(args.file() +
+         ": if it was converted with --dtype, --rename, --exclude, --files or the like, give "
+         "verify the same options");
   }
   if (args.quiet) return;
   for (const VerifyProblem& each : found.totals.unverified) {

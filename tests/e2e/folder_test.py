@@ -6,7 +6,6 @@ import glob
 import json
 import os
 import pathlib
-import shlex
 import shutil
 import signal
 import stat
@@ -519,14 +518,11 @@ class Folders(support.EndToEnd):
         said = process.stderr.decode()
         self.assertEqual((process.returncode, said.count(": only in the source\n")), (DIFFERS, count))
         self.assertIn(f"ztstream: {bare}: file 'new.txt': only in the source\n", said)
-        self.assertTrue(said.splitlines()[-1].startswith(f"ztstream: {bare}: convert makes such differences with --files none; "), said)
+        self.assertTrue(said.splitlines()[-1].endswith("--files or the like, give verify the same options"), said)
         result = json.loads(self.run_program("verify", bare, "--against", folder, "--json").stdout)
-        self.assertEqual(result["evident_rules"], ["--files none"])
         self.assertIn({"file": "new.txt", "kind": "only_second"}, result["differences"])
         self.succeed("verify", bare, "--against", folder, "--files", "none")
         self.succeed("verify", some, "--against", folder, "--files", "config.json", "--files", "LICENSE")
-        said = self.run_program("verify", some, "--against", folder).stderr.decode()
-        self.assertIn("convert makes such differences with --files 'LICENSE' --files 'config.json'; ", said)
         # Files that were asked for are missing on the side that has none.
         for words in ((bare, folder), (whole, folder / "model.safetensors")):
             self.expect(DIFFERS, "diff", *words, "--files", "all", "-q")
@@ -539,8 +535,7 @@ class Folders(support.EndToEnd):
             words = [f"--files={glob.escape(name) if name != 'none' else '[n]one'}" for name in chosen]
             self.succeed("convert", odd, "-o", self.path("o.zt"), "-f", "-q", *words)
             self.assertEqual(sorted(self.paths(self.path("o.zt"))), sorted(chosen))
-            evident = json.loads(self.run_program("verify", self.path("o.zt"), "--against", odd, "--json").stdout)["evident_rules"]
-            self.succeed("verify", self.path("o.zt"), "--against", odd, *shlex.split(" ".join(evident)))
+            self.succeed("verify", self.path("o.zt"), "--against", odd, *words)
         # a file that is executable on one side, of every pair of formats
         self.path("f/new.txt").chmod(0o755)
         for words in (["verify", whole, "--against", folder], ["diff", whole, folder], ["diff", folder, whole]):
