@@ -78,11 +78,20 @@ TEST(Answers, Xml) {
 }
 
 TEST(Answers, Links) {
-  EXPECT_EQ(NextPage("<https://h/x?c=1>; rel=\"next\""), "https://h/x?c=1");
-  EXPECT_EQ(NextPage("<https://h/0>; rel=\"prev\", <https://h/2>; rel=\"next\""), "https://h/2");
-  EXPECT_EQ(NextPage("<https://h/0>; rel=\"prev\""), "");
-  EXPECT_EQ(NextPage("https://h/0"), "");
-  EXPECT_EQ(NextPage("<https://h/0"), "");
+  const auto next = [](std::initializer_list<std::string> links) {
+    HttpHead head;
+    for (const std::string& link : links) head.fields.emplace_back("link", link);
+    return NextPage(head);
+  };
+  EXPECT_EQ(next({"<https://h/x?c=1>; rel=\"next\""}), "https://h/x?c=1");
+  EXPECT_EQ(next({"<https://h/0>; rel=\"prev\", <https://h/2>; rel=\"next\""}), "https://h/2");
+  EXPECT_EQ(next({"<https://h/0>; rel=\"prev\"", "<https://h/2>; REL=Next; x=1"}), "https://h/2");
+  EXPECT_EQ(next({"<https://h/2>; title=\"a\"; rel=\"last next\""}), "https://h/2");
+  for (const std::string link :
+       {"<https://h/0>; rel=\"prev\"", "https://h/0", "<https://h/0", "<",
+        "<https://h/0>; rel=nextpage", "<https://h/0>", "<https://h/0>;rel="})
+    EXPECT_EQ(next({link}), "") << link;
+  EXPECT_EQ(next({}), "");
 }
 
 TEST(Answers, Heads) {
@@ -103,26 +112,62 @@ TEST(Answers, Heads) {
   EXPECT_EQ(RetrySeconds(head), std::nullopt);
 }
 
+std::string Page(const std::string& inside) {
+  return "<ListBucketResult>" + inside + "</ListBucketResult>";
+}
+
 TEST(Answers, Listings) {
-  const auto page = ParseListPage(
-      "<ListBucketResult><Prefix>a/</Prefix><IsTruncated>true</IsTruncated><NextContinuationToken>x"
-      "</NextContinuationToken><Contents><Key>a/b+c%2Bd</Key><Size>7</Size></Contents><Contents>"
-      "<Key>a/f</Key></Contents><Contents><Size>-1</Size><Key>a/g</Key></Contents><Contents><Key>"
-      "a/h</Key><Size>99999999999999999999</Size></Contents><CommonPrefixes><Prefix>a/"
-      "e/"
-      "</Prefix></CommonPrefixes></ListBucketResult>");
-  ASSERT_TRUE(page.has_value());
+  const std::string some =
+      "<Prefix>a/</Prefix><Contents><Key>a/b+c%2Bd</Key><Size>7</Size></Contents><Contents><Key>"
+      "a/f</Key></Contents><Contents><Size>-1</Size><Key>a/<![CDATA[<g>]]>&amp;</Key></Contents>"
+      "<Contents><Key>a/<!-- > -->h</Key><Size>99999999999999999999</Size></Contents>"
+      "<CommonPrefixes><Prefix>a/%65/</Prefix></CommonPrefixes>";
+  const auto page =
+      ParseListPage(Page("<IsTruncated>true</IsTruncated><NextContinuationToken>x+%2B"
+                         "</NextContinuationToken>" +
+                         some + "<EncodingType>url</EncodingType>"));
+  ASSERT_TRUE(page.ok()) << page.status();
   using Key = remote::internal::ListPage::Key;
   EXPECT_THAT(page->keys, ElementsAre(Key{"a/b c+d", 7}, Key{"a/f", std::nullopt},
-                                      Key{"a/g", std::nullopt}, Key{"a/h", std::nullopt}));
+                                      Key{"a/<g>&", std::nullopt}, Key{"a/h", std::nullopt}));
   EXPECT_THAT(page->prefixes, ElementsAre("a/e/"));
-  EXPECT_EQ(page->next, "x");
-  EXPECT_FALSE(ParseListPage("<Error><Code>X</Code></Error>").has_value());
-  EXPECT_FALSE(ParseListPage("<ListBucketResult>").has_value());
-  EXPECT_EQ(ParseListPage("<ListBucketResult><NextContinuationToken>x</NextContinuationToken>"
-                          "</ListBucketResult>")
-                ->next,
-            "");
+  EXPECT_EQ(page->next, "x+%2B");
+  EXPECT_FALSE(page->after_key);
+  const auto literal = ParseListPage(Page(some + "<IsTruncated>false</IsTruncated>"));
+  EXPECT_EQ(literal->keys[0].key, "a/b+c%2Bd");
+  EXPECT_THAT(literal->prefixes, ElementsAre("a/%65/"));
+}
+
+// What a page says of its end: where the next one begins, or why nothing is known of it.
+TEST(Answers, EndsOfListings) {
+  const std::string token = "<NextContinuationToken>x</NextContinuationToken>";
+  const std::string yes = "<IsTruncated> True </IsTruncated>",
+                    no = "<IsTruncated>false</IsTruncated>";
+  const std::string key = "<Contents><Key>k</Key></Contents><Contents><Key>j</Key></Contents>";
+  const std::string marker = "<NextMarker>m</NextMarker>";
+  const std::string prefix = "<CommonPrefixes><Prefix>l/</Prefix></CommonPrefixes>";
+  struct Case {
+    std::string inside, next;
+    bool after_key;
+  };
+  for (const auto& [inside, next, after_key] : {Case{no, "", false},
+                                                {no + token, "", false},
+                                                {yes + token, "x", false},
+                                                {token, "x", false},
+                                                {yes + key, "k", true},
+                                                {yes + key + prefix, "l/", true},
+                                                {yes + key + marker, "m", true}}) {
+    const auto page = ParseListPage(Page(inside));
+    ASSERT_TRUE(page.ok()) << inside << page.status();
+    EXPECT_EQ(page->next, next) << inside;
+    EXPECT_EQ(page->after_key, after_key) << inside;
+  }
+  for (const std::string& bad :
+       {Page(""), Page(key), Page(yes),
+        Page("<IsTruncated>1</IsTruncated>" + key + token.substr(1)),
+        Page(no + "<Contents><Size>1</Size></Contents>"), Page(no + "<Contents><Key/></Contents>"),
+        std::string("<Error><Code>X</Code></Error>"), std::string("<ListBucketResult>")})
+    EXPECT_EQ(ParseListPage(bad).status().code(), StatusCode::kDataLoss) << bad;
 }
 
 TEST(Answers, Times) {

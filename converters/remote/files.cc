@@ -105,6 +105,8 @@ StatusOr<std::unique_ptr<Sink>> CreateUrlSink(const std::string& url,
   return scheme->Create(url, options);
 }
 
+constexpr std::size_t kMostListed = 500'000, kMostEmpty = 300;
+
 Settings g_settings;
 
 struct Queries {
@@ -125,6 +127,22 @@ std::string remote::internal::HiddenQuery(const std::string& url) {
   const MutexLock lock(queries.mutex);
   const auto found = queries.of.find(url);
   return found == queries.of.end() ? "" : found->second;
+}
+
+Status Pages::Add(const std::string& name) {
+  if (!names_.insert(name).second)
+    return InvalidData("the server's listing names " + Quote(name) + " twice");
+  if (names_.size() <= kMostListed) return OkStatus();
+  return InvalidArgument("the folder has more than " + std::to_string(kMostListed) +
+                         " files; name the files, or leave them out (--files none)");
+}
+
+Status Pages::GoOn(std::string next) {
+  empty_ = names_.size() > std::exchange(counted_, names_.size()) ? 0 : empty_ + 1;
+  if (!next.empty() && (!seen_.insert(next).second || empty_ > kMostEmpty))
+    return InvalidData("the server's listing does not end");
+  next_ = std::move(next);
+  return OkStatus();
 }
 
 void remote::internal::ForgetOpen(const std::string& url) { TheFiles().Forget(url); }

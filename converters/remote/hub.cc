@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostPage = 32 << 20, kMostFiles = 500'000;
+constexpr std::size_t kMostPage = 32 << 20;
 constexpr std::uint64_t kMostSmall = 1 << 16;
 
 bool IsSet(const char* name) {
@@ -276,21 +276,26 @@ class HubFiles final : public Scheme {
     const std::string first = Endpoint() + "/api/" + name.kind + "/" + name.id + "/tree/" +
                               snapshot.commit + "?recursive=true&expand=false";
     ZT_ASSIGN_OR_RETURN(const Url hub, ParseUrl(first));
-    for (std::string next = first; !next.empty();) {
-      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, AskHub(next));
+    Pages pages;
+    do {
+      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
+                          AskHub(pages.next().empty() ? first : pages.next()));
+      const std::size_t before = snapshot.files.size();
       if (!JsonTree(answer.text, snapshot.files))
         return InvalidData("the Hub's listing is not the JSON that it describes");
-      if (snapshot.files.size() > kMostFiles)
-        return InvalidArgument("the repository has more than 500000 files; name the files");
-      const std::string page = NextPage(answer.head.Find("link"));
-      if (page.empty()) break;
-      // The token is sent with it, so it must be the same server.
-      ZT_ASSIGN_OR_RETURN(const Url to,
-                          ParseUrl(page.starts_with('/') ? hub.origin() + page : page));
-      if (to.origin() != hub.origin() || to.text() == next)
-        return InvalidData("the Hub's listing goes on at another server");
-      next = to.text();
-    }
+      for (const auto& [path, size] : std::span(snapshot.files).subspan(before))
+        ZT_RETURN_IF_ERROR(pages.Add(path));
+      std::string page = NextPage(answer.head);
+      if (!page.empty()) {
+        // The token is sent with it, so it must be the same server.
+        ZT_ASSIGN_OR_RETURN(const Url to,
+                            ParseUrl(page.starts_with('/') ? hub.origin() + page : page));
+        if (to.origin() != hub.origin())
+          return InvalidData("the Hub's listing goes on at another server");
+        page = to.text();
+      }
+      ZT_RETURN_IF_ERROR(pages.GoOn(std::move(page)));
+    } while (!pages.next().empty());
     return OkStatus();
   }
 
@@ -352,14 +357,21 @@ StatusOr<HubName> ParseHub(const std::string& url) {
   return name;
 }
 
-std::string NextPage(std::string_view link) {
-  while (!link.empty()) {
-    const std::size_t begin = link.find('<'), end = link.find('>', begin);
-    if (begin == link.npos || end == link.npos) return "";
-    const std::string_view url = link.substr(begin + 1, end - begin - 1);
-    link.remove_prefix(end + 1);
-    const std::string_view parameters = link.substr(0, link.find('<'));
-    if (parameters.find("rel=\"next\"") != parameters.npos) return std::string(url);
+std::string NextPage(const HttpHead& head) {
+  for (const auto& [field, value] : head.fields) {
+    if (field != "link") continue;
+    std::string_view link = value;
+    for (std::size_t begin; (begin = link.find('<')) != link.npos;) {
+      const std::size_t end = std::min(link.find('>', begin), link.size() - 1);
+      const std::string_view url = link.substr(begin + 1, end - begin - 1);
+      link.remove_prefix(end + 1);
+      // rel=next, rel="next" or rel="last next", in any case.
+      std::string rel = Lower(link.substr(0, link.find('<')));
+      rel.erase(0, std::min(rel.find("rel="), rel.size() - 4) + 4);
+      rel = rel.starts_with('"') ? rel.substr(1, rel.find('"', 1) - 1)
+                                 : rel.substr(0, rel.find_first_of(" ,;"));
+      if ((" " + rel + " ").find(" next ") != rel.npos) return std::string(url);
+    }
   }
   return "";
 }

@@ -78,8 +78,11 @@ Pinned PinnedBy(const HttpHead& head, std::uint64_t size) {
 
 Status CheckEncoding(const HttpHead& head) {
   const std::string_view encoding = head.Find("content-encoding");
-  if (encoding.empty() || encoding == "identity") return OkStatus();
-  return InvalidData("the server sent it compressed, which was not asked for");
+  if (!encoding.empty() && encoding != "identity")
+    return InvalidData("the server sent it compressed, which was not asked for");
+  if (Lower(head.Find("content-type")).starts_with("multipart/"))
+    return InvalidData("the server sent it in several parts, which was not asked for");
+  return OkStatus();
 }
 
 Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned) {

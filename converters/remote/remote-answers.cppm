@@ -69,16 +69,19 @@ struct ListPage {
   };
   std::vector<Key> keys;
   std::vector<std::string> prefixes;
-  std::string next;  // the token of the next page; empty for the last
+  // Where the listing goes on: the token of the next page or, of a store that answers as the first
+  // version of the request does, the key that it comes after. Empty for the last page.
+  std::string next;
+  bool after_key = false;
 };
-// nullopt if the XML is not such a page.
-std::optional<ListPage> ParseListPage(std::string_view xml);
+// kDataLoss if the XML is not such a page, or does not say whether and where the listing goes on.
+StatusOr<ListPage> ParseListPage(std::string_view xml);
 
 // Parses "2026-01-31T12:00:00Z" to seconds since 1970.
 std::optional<std::int64_t> ParseTime(const std::string& text);
 
-// The URL of `<URL>; rel="next"` in a Link field; empty if there is none.
-std::string NextPage(std::string_view link);
+// The URL of `<URL>; rel="next"` in the Link fields; empty if there is none.
+std::string NextPage(const HttpHead& head);
 
 // Reads string members of the JSON object `text`, in the order of `names`; a missing one is empty.
 // Returns false if it is not a JSON object.

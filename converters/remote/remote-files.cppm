@@ -38,6 +38,22 @@ Scheme& Hub();
 // The query that HideQuery removed from this URL.
 std::string HiddenQuery(const std::string& url);
 
+// The pages of a listing, which is whole or an error.
+class Pages {
+ public:
+  // Counts a name. kDataLoss if it was listed before, kInvalidArgument if there are too many.
+  Status Add(const std::string& name);
+  // Goes on to the page at `next`; an empty one is the end. kDataLoss if the pages do not end.
+  Status GoOn(std::string next);
+  // Where the page is that is asked for now; empty for the first one.
+  const std::string& next() const { return next_; }
+
+ private:
+  std::string next_;
+  std::unordered_set<std::string> names_, seen_;
+  std::size_t counted_ = 0, empty_ = 0;
+};
+
 // Forgets the open file of this URL, because a new one was written.
 void ForgetOpen(const std::string& url);
 

@@ -19,8 +19,6 @@ import zt.source;
 namespace zt::remote::internal {
 namespace {
 
-constexpr std::size_t kMostListed = 200'000;
-constexpr std::size_t kMostPages = 10'000;  // pages may be empty
 constexpr std::size_t kMostPage = 8 << 20;
 
 class S3Object final : public Object {
@@ -41,12 +39,18 @@ class S3Object final : public Object {
 };
 
 // A page of the keys in a folder, or with `below` of those in the folders below it, too.
-StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, int most, bool below) {
-  // Sorted, as the signature requires.
-  std::string query = next.empty() ? "" : "continuation-token=" + PercentEncoded(next) + "&";
+// `next` is where the page before it said that the listing goes on.
+StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, bool after_key, int most,
+                           bool below) {
+  const std::string place = PercentEncoded(next);
+  // Sorted, as the signature requires. Either version of the request has a name for a key to come
+  // after.
+  std::string query = next.empty() || after_key ? "" : "continuation-token=" + place + "&";
   if (!below) query += "delimiter=%2F&";
-  query += "encoding-type=url&list-type=2&max-keys=" + std::to_string(most) +
-           "&prefix=" + PercentEncoded(folder.key);
+  query += "encoding-type=url&list-type=2&";
+  if (after_key) query += "marker=" + place + "&";
+  query += "max-keys=" + std::to_string(most) + "&prefix=" + PercentEncoded(folder.key);
+  if (after_key) query += "&start-after=" + place;
   S3Client& client = S3Client::The();
   const S3Request request{
       .method = "GET", .name = {folder.bucket, ""}, .query = query, .fields = {}, .body = {}};
@@ -54,9 +58,7 @@ StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, int mo
                       client.Send(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
   ZT_RETURN_IF_ERROR(answer.status);
   if (!answer.ok()) return client.Explain(folder, answer);
-  std::optional<ListPage> page = ParseListPage(answer.text);
-  if (!page) return InvalidData("the store's listing is not the XML that S3 describes");
-  return *std::move(page);
+  return ParseListPage(answer.text);
 }
 
 StatusOr<S3Name> ParseFolder(const std::string& url) {
@@ -86,7 +88,7 @@ class S3Files final : public Scheme {
     if (name.key.empty() || name.key.ends_with('/')) return true;
     if (HasExtension(name.key)) return false;
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
-    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, "", 1, false));
+    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, "", false, 1, false));
     return !page.keys.empty() || !page.prefixes.empty();
   }
   StatusOr<std::vector<std::string>> List(const std::string& url) override {
@@ -133,25 +135,22 @@ class S3Files final : public Scheme {
       const std::string& url, bool below,
       const std::function<Status(std::string, const std::optional<std::uint64_t>&)>& take) {
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
-    std::string next;
-    std::set<std::string> seen;
-    std::size_t count = 0;
+    Pages pages;
+    bool after_key = false;
     do {
-      ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, next, 1000, below));
+      ZT_ASSIGN_OR_RETURN(const ListPage page,
+                          AskPage(folder, pages.next(), after_key, 1000, below));
       for (const auto& [key, bytes] : page.keys) {
+        if (!key.starts_with(folder.key))
+          return InvalidData("the server's listing names " + Quote(key) + ", of another folder");
+        ZT_RETURN_IF_ERROR(pages.Add(key));
         // A key equal to the prefix stands for the folder itself.
-        if (key.size() <= folder.key.size() || !key.starts_with(folder.key)) continue;
+        if (key.size() == folder.key.size()) continue;
         ZT_RETURN_IF_ERROR(take(key.substr(folder.key.size()), bytes));
-        ++count;
       }
-      if (count > kMostListed) {
-        return InvalidArgument("the folder has more than 200000 files; name the files" +
-                               std::string(below ? ", or leave them out (--files none)" : ""));
-      }
-      next = page.next;
-      if (!next.empty() && (!seen.insert(next).second || seen.size() > kMostPages))
-        return InvalidData("the store's listing does not end");
-    } while (!next.empty());
+      after_key = page.after_key;
+      ZT_RETURN_IF_ERROR(pages.GoOn(page.next));
+    } while (!pages.next().empty());
     return OkStatus();
   }
 };

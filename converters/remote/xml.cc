@@ -3,6 +3,7 @@ module zt.remote;
 
 import zt.std;
 import :url;
+import zt.core;
 
 namespace zt::remote::internal {
 namespace {
@@ -79,24 +80,29 @@ std::string XmlDecoded(std::string_view text) {
 bool ScanXml(std::string_view xml,
              const std::function<void(std::string_view name, const std::string& text)>& each,
              const std::function<void(std::string_view name)>& end) {
+  constexpr std::string_view kRaw = "![CDATA[";
   std::vector<std::string_view> open;
   bool leaf = false;  // the innermost element has no child so far
-  std::string_view text;
+  std::string text;   // since the last tag
   while (!xml.empty()) {
     const std::size_t begin = xml.find('<');
     if (begin == xml.npos) return open.empty();
-    text = xml.substr(0, begin);
+    text += XmlDecoded(xml.substr(0, begin));
     xml.remove_prefix(begin + 1);
-    const bool comment = xml.starts_with("!--");
-    const std::size_t close = comment ? xml.find("-->") : xml.find('>');
+    const std::string_view end_mark = xml.starts_with("!--")  ? "-->"
+                                      : xml.starts_with(kRaw) ? "]]>"
+                                                              : ">";
+    const std::size_t close = xml.find(end_mark);
     if (close == xml.npos) return false;
     const std::string_view tag = xml.substr(0, close);
-    xml.remove_prefix(close + (comment ? 3 : 1));
+    xml.remove_prefix(close + end_mark.size());
+    if (tag.starts_with(kRaw)) text += tag.substr(kRaw.size());
     if (tag.starts_with('?') || tag.starts_with('!')) continue;
+    const std::string element = std::exchange(text, {});
     if (tag.starts_with('/')) {
       const std::string_view name = NameOf(tag.substr(1));
       if (open.empty() || open.back() != name) return false;
-      if (leaf) each(name, XmlDecoded(text));
+      if (leaf) each(name, element);
       if (end) end(name);
       open.pop_back();
       leaf = false;
@@ -133,36 +139,45 @@ std::string XmlRoot(std::string_view xml) {
   return "";
 }
 
-std::optional<ListPage> ParseListPage(std::string_view xml) {
+StatusOr<ListPage> ParseListPage(std::string_view xml) {
   ListPage page;
-  std::string key;
-  std::optional<std::uint64_t> bytes;
-  bool in_contents = false, truncated = false;
+  ListPage::Key key;
+  std::string prefix, marker, truncated;
+  bool encoded = false;
   const bool good = ScanXml(
       xml,
       [&](std::string_view name, const std::string& text) {
-        if (name == "Key") {
-          key = KeyOf(text);
-          in_contents = true;
-        } else if (name == "Size") {
-          bytes = NumberOf(text);
-        } else if (name == "Prefix") {
-          key = KeyOf(text);
-        } else if (name == "NextContinuationToken") {
-          page.next = text;
-        } else if (name == "IsTruncated") {
-          truncated = text == "true";
-        }
+        if (name == "Key") key.key = text;
+        if (name == "Size") key.bytes = NumberOf(text);
+        if (name == "Prefix") prefix = text;
+        if (name == "EncodingType") encoded = Lower(Trimmed(text)) == "url";
+        if (name == "NextContinuationToken") page.next = text;
+        if (name == "NextMarker") marker = text;
+        if (name == "IsTruncated") truncated = Lower(Trimmed(text));
       },
       [&](std::string_view name) {
-        if (name == "Contents" && in_contents) page.keys.push_back({std::move(key), bytes});
-        if (name == "CommonPrefixes") page.prefixes.push_back(std::move(key));
-        if (name != "Contents") return;
-        in_contents = false;
-        bytes.reset();
+        if (name == "Contents") page.keys.push_back(std::exchange(key, {}));
+        if (name == "CommonPrefixes") page.prefixes.push_back(std::exchange(prefix, {}));
       });
-  if (!good || XmlRoot(xml) != "ListBucketResult") return std::nullopt;
-  if (!truncated) page.next.clear();
+  const bool nameless =
+      std::ranges::any_of(page.keys, [](const auto& each) { return each.key.empty(); });
+  if (!good || nameless || XmlRoot(xml) != "ListBucketResult")
+    return InvalidData("the store's listing is not the XML that S3 describes");
+  if (encoded) {
+    for (auto& [name, bytes] : page.keys) name = KeyOf(std::move(name));
+    for (std::string& name : page.prefixes) name = KeyOf(std::move(name));
+    marker = KeyOf(std::move(marker));
+  }
+  if (truncated == "false") page.next.clear();
+  if (truncated == "false" || !page.next.empty()) return page;
+  if (truncated != "true") return InvalidData("the store's listing does not say whether it ends");
+  page.after_key = true;
+  page.next = marker;
+  if (marker.empty()) {
+    for (const auto& [name, bytes] : page.keys) page.next = std::max(page.next, name);
+    for (const std::string& name : page.prefixes) page.next = std::max(page.next, name);
+  }
+  if (page.next.empty()) return InvalidData("the store's listing goes on and does not say where");
   return page;
 }
 

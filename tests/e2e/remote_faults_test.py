@@ -5,6 +5,7 @@ Prints a line for each: the exit status, what became of the output, what is left
 import dataclasses
 import itertools
 import json
+import re
 import unittest
 
 import make_safetensors
@@ -103,6 +104,28 @@ def spoiled(test, request):
     return Change(change)
 
 
+def said(old, new):
+    """The answer as usual, with other words in its body."""
+    return changed(lambda answer: setattr(answer, "body", answer.body.replace(old.encode(), new.encode())))
+
+
+def pages(fault=None, **more):
+    """Listings in pages of two, of a store with these attributes, with a fault in each page."""
+    def set_up(test, request):
+        for name, value in {"page": 2, **more}.items():
+            setattr(test.store, name, value)
+        test.server.hub.page = 2
+        return fault(test, request) if fault else None
+    return set_up
+
+
+def endless(test, request):
+    """Pages without a name that go on and on."""
+    place = f"{request.number}"
+    return Answer(200, {}, f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{place}</NextContinuationToken></ListBucketResult>".encode()
+                  ) if "list-type" in request.query else Answer(200, {"Link": f'<{request.path}?cursor={place}>; rel="next"'}, b"[]")
+
+
 def nowhere(test, request):
     return Answer(302, {"Location": request.path})
 
@@ -133,6 +156,8 @@ TABLE = [
     fails("no Content-Range", RANGE, without("Content-Range"), INVALID, "Content-Range"),
     fails("a byte too many", RANGE, changed(longer), INVALID, "more bytes"),
     fails("a range, compressed", RANGE, header(Content_Encoding="gzip"), INVALID, "compressed"),
+    fails("several parts in place of a range", RANGE, header(Content_Type="multipart/byteranges; boundary=x"), INVALID, "several parts"),
+    fails("several parts, when it is opened", OPEN, header(Content_Type="Multipart/Byteranges; boundary=x"), INVALID, "several parts"),
     # redirects
     fails("redirects in a circle", OPEN, nowhere, IO, "too many places"),
     fails("a redirect to a file", OPEN, Answer(302, {"Location": "file:///etc/passwd"}), IO, "not an http URL"),
@@ -149,6 +174,19 @@ TABLE = [
     Row("a listing is answered 503", LIST, Answer(503), 2),
     fails("a listing that is a page", LIST, Answer(200, {}, b"<html><body>"), INVALID, "listing is not the XML"),
     fails("a listing that is cut", LIST, lambda test, request: Change(lambda answer: setattr(answer, "body", answer.body[:-9])), INVALID, "listing is not the XML"),
+    # a listing is whole or an error
+    *(Row(f"a listing in pages{what}", LIST, fault, ALWAYS) for what, fault in (
+        ("", pages()), (", keys not encoded", pages(encodes=False)), (", of the first version", pages(version=1)),
+        (", of the first version, keys not encoded", pages(version=1, encodes=False)),
+        (", True", pages(said("true", "True"))), (", a token alone", pages(said("<IsTruncated>true</IsTruncated>", ""))),
+        (", in CDATA", pages(lambda test, request: Change(lambda answer: setattr(answer, "body", re.sub(
+            b"<Key>(.*?)</Key>", rb"<Key><![CDATA[\1]]></Key>", answer.body))))))),
+    *(fails(f"a listing {what}", LIST, fault, INVALID, says) for what, fault, says in (
+        ("that says not where it goes on", Answer(200, {}, b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"), "goes on and does not say where"),
+        ("that says not whether it ends", changed(lambda answer: setattr(answer, "body", answer.body.replace(b"IsTruncated", b"Truncated"))), "whether it ends"),
+        ("in a circle", pages(said("token+2", "token+0")), "twice"), ("whose second page is the first", pages(version=0), "twice"),
+        ("without an end", endless, "does not end"), ("with a key twice", said("00002-of", "00001-of"), "names 'f/model-00001-of-00002.safetensors' twice"),
+        ("with a key of another folder", said("<Key>f/", "<Key>g/"), "of another folder"), ("without a key", said("Key>", "Kex>"), "listing is not the XML"))),
     # writing: before anything is sent
     Row("looking for the object is answered 503", HEAD, Answer(503), 2),
     Row("looking for it is not allowed", HEAD, Answer(403), 1),
@@ -195,6 +233,11 @@ TABLE = [
     fails("a revision without a commit", REVISION, Answer(200, {}, b'{"sha": "main"}'), INVALID, "gave no commit"),
     fails("a listing that is no JSON", TREE, Answer(200, {}, b"<html>"), INVALID, "not the JSON"),
     fails("a listing that goes on elsewhere", TREE, Answer(200, {"Link": '<http://other/x>; rel="next"'}, b"[]"), INVALID, "another server"),
+    *(Row(f"a listing of the Hub in pages{what}", TREE, fault, ALWAYS) for what, fault in (
+        ("", pages()), (", linked in other words", pages(changed(lambda answer: answer.headers.update(
+            {"Link": answer.headers.get("Link", "<x>; rel=first").replace('rel="next"', "REL=next")})))))),
+    fails("a listing of the Hub without an end", TREE, endless, INVALID, "does not end"),
+    fails("a listing of the Hub in a circle", TREE, pages(said("model-00002", "model-00001")), INVALID, "twice"),
     Row("a signed redirect has expired", CDN, Answer(403, {}, b"expired")),
 ]
 
@@ -242,6 +285,7 @@ class Faults(remote_server.Remote):
             return row.fault(self, request) if callable(row.fault) else row.fault
         self.server.files["big.safetensors"] = self.content
         self.store.uploads.clear()
+        self.store.page, self.store.version, self.store.encodes, self.server.hub.page = 1000, 2, True, 1000
         self.objects.clear()
         if row.before:
             self.objects["m.zt"] = OLDER

@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import hashlib
 import hmac
+import html
 import http.server
 import itertools
 import json
@@ -152,6 +153,9 @@ class Store:
         self.conditions = True      # False: 501
         self.least_part = 5 << 20
         self.page = 1000
+        self.version = 2            # 1: lists as the first version of the request asks for; 0: always the first page
+        self.encodes = True         # False: encoding-type is passed over
+        self.hidden = set()         # keys that are not listed
         self.sizes = {}             # of keys, where a listing is to give others
         self.lock = threading.Lock()
 
@@ -286,28 +290,38 @@ class Store:
         self.put(objects, key, content, fake, f"-{len(parts)}")
         return Answer(200, {}, b"<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>")
 
+    def listed(self, key):
+        return urllib.parse.quote_plus(key, safe="/") if self.encodes else html.escape(key)
+
     def list(self, objects, arguments):
         if arguments.get("list-type") != "2":
             return error(400, "InvalidArgument")
         prefix, delimiter = arguments.get("prefix", ""), arguments.get("delimiter", "")
         rows = []
         for key in sorted(objects):
-            if not key.startswith(prefix):
+            if not key.startswith(prefix) or key in self.hidden:
                 continue
             rest = key[len(prefix):]
             row = ("prefix", prefix + rest[:rest.index(delimiter) + 1]) if delimiter and delimiter in rest else ("key", key)
             if row not in rows:
                 rows.append(row)
-        begin = int(arguments.get("continuation-token", "token+0").split("+")[1])
+        if self.version < 2:
+            begin = sum(key <= arguments.get("marker", "") for _, key in rows) if self.version else 0
+        else:
+            begin = int(arguments.get("continuation-token", "token+0").split("+")[1])
         count = min(self.page, int(arguments.get("max-keys", 1000)))
         page = rows[begin:begin + count]
         more = begin + count < len(rows)
         xml = ['<?xml version="1.0" encoding="UTF-8"?>', '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">',
-               f"<Name>b</Name><Prefix>{urllib.parse.quote_plus(prefix)}</Prefix><IsTruncated>{str(more).lower()}</IsTruncated>"]
-        if more:
+               f"<Name>b</Name><Prefix>{self.listed(prefix)}</Prefix><IsTruncated>{str(more).lower()}</IsTruncated>"]
+        if self.encodes:
+            xml.append("<EncodingType>url</EncodingType>")
+        if more and self.version == 2:
             xml.append(f"<NextContinuationToken>token+{begin + count}</NextContinuationToken>")
+        elif more and delimiter:
+            xml.append(f"<NextMarker>{self.listed(page[-1][1])}</NextMarker>")
         for kind, key in page:
-            name = urllib.parse.quote_plus(key, safe="/")
+            name = self.listed(key)
             xml.append(f"<Contents><Key>{name}</Key><Size>{self.sizes.get(key, len(objects[key][0]))}</Size></Contents>" if kind == "key" else f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>")
         return Answer(200, {}, "".join(xml + ["</ListBucketResult>"]).encode())
 
