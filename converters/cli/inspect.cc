@@ -66,8 +66,11 @@ std::string ObjectText(const ListedObject& object) {
     if (c.shares) row["shares"] = *c.shares;
     components.push_back(std::move(row));
   }
-  std::string out =
-      Opened({{"name", object.name}, {"shape", object.shape}, {"format", object.format}});
+  std::string out = Opened({{"name", object.name},
+                            {"shape", object.shape},
+                            {"format", object.format},
+                            {"kind", object.type()},
+                            {"parameters", object.parameters()}});
   AddAttributes(out, object.attributes);
   AddMember(out, "components", components);
   if (object.stats != nullptr) AddMember(out, "stats", ToJson(*object.stats));

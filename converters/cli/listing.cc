@@ -238,19 +238,11 @@ std::uint64_t ListedObject::parameters() const {
   if (IsSparse(format)) {
     const ListedComponent* const values = Elements(*this);
     if (values == nullptr || values->decoded_bytes == kUnknownSize) return 0;
-    return values->decoded_bytes / ByteWidth(values->element.dtype);
+    return values->decoded_bytes / ElementBytes(values->element);
   }
-  const Shape* dims = &shape;
-  Shape logical;
-  for (const auto& [key, value] : attributes) {  // packed elements: `shape` counts bytes
-    if (key != kLogicalShape || value.AsArray() == nullptr) continue;
-    for (const Value& each : *value.AsArray())
-      logical.push_back(each.AsUint() ? *each.AsUint() : 0);
-    dims = &logical;
-  }
-  std::uint64_t count = 1;
-  for (const std::uint64_t dim : *dims) count = CheckedMul(count, dim).value_or(kUnknownSize);
-  return count;
+  const Value* const packed = FindMember(attributes, kLogicalShape);  // `shape` counts bytes
+  const std::optional<Shape> logical = packed != nullptr ? ToShape(*packed) : std::nullopt;
+  return ElementCount(logical ? *logical : shape).value_or(kUnknownSize);
 }
 
 bool ListedObject::tied() const {

@@ -3,6 +3,7 @@
 ZT_SCREENSHOTS=FOLDER keeps pictures of it, 1280 and 400 pixels wide, light and dark.
 """
 import json
+import math
 import os
 import re
 import socket
@@ -15,6 +16,7 @@ from support import EXISTS, INVALID, IO, OLD, USAGE
 
 import browser
 import make_safetensors
+import make_zt
 
 # What would end the script that holds the data, run, or turn the text around it.
 HOSTILE = ["</script><script>window.ran = 1</script>", "<!--<script>", "<img src=x onerror=window.ran=2>", "\"'`${window.ran=3}",
@@ -48,6 +50,27 @@ class Page(support.EndToEnd):
         source = self.safetensors("t.safetensors", make_safetensors.sample(["a", "b"], "F32", (3,)), ties={"c": "a"})
         objects = self.json("inspect", "--json", source)["objects"]
         self.assertEqual({each["name"]: each["components"][0].get("shares") for each in objects}, {"a": None, "b": None, "c": "a"})
+
+    def odd_kinds(self):
+        """Counted once, for the text, JSON and the page: elements of sparse tensors that are stored, packed ones as shaped."""
+        index = numpy.array([[0, 1], [1, 2], [3, 3]], "<u8").tobytes()
+        part = lambda dtype, data, kind=None: {"dtype": dtype, "data": data, **({"type": kind} if kind else {})}
+        sparse = lambda values: {"format": "sparse_coo", "shape": [4, 4], "components": {"values": values, "coords": part("u64", index)}}
+        dense = lambda shape, value, attributes={}: {"format": "dense", "shape": shape, "components": {"data": value}, "attributes": attributes}
+        objects = {"bf16": sparse(part("bf16", bytes(6))), "complex": sparse(part("f32", bytes(24), "complex64")),
+                   "packed": dense([3], part("u8", bytes(3), "f4_e2m1"), {"logical_shape": [2, 3]})}
+        objects |= {f"odd{i}": dense([4], part("f32", bytes(16)), {"logical_shape": value})
+                    for i, value in enumerate(("4", 4, {"a": 1}, None, ["x"], [[1], {}]))}
+        path = self.put("k.zt", make_zt.encode_1(objects))
+        want = {"bf16": ("sparse_coo", 3), "complex": ("sparse_coo", 3), "packed": ("f4_e2m1", 6)} | {f"odd{i}": ("f32", 4) for i in range(6)}
+        self.assertEqual({each["name"]: (each["kind"], each["parameters"]) for each in self.json("inspect", "--json", path)["objects"]}, want)
+        total = sum(count for _, count in want.values())
+        self.assertIn(f" {total} parameters", self.succeed("inspect", path).decode().splitlines()[0])
+        self.assertEqual(data_of(self.succeed("inspect", path, "--html", "-").decode()), self.json("inspect", "--json", path))
+        return path, total
+
+    def test_kinds_and_parameters(self):
+        self.odd_kinds()
 
     def test_stands_alone(self):
         page = self.succeed("inspect", self.source, "--html", "-").decode()
@@ -148,6 +171,15 @@ class InBrowser(support.EndToEnd):
         self.page.run("document.querySelectorAll('#head button')[0].click()")
         self.assertEqual(self.names(), sorted(each["name"] for each in listing["objects"]))
 
+    def test_odd_numbers_and_shapes(self):
+        path, total = Page.odd_kinds(self)
+        self.open(path)
+        self.assertIn(f" · {total} parameters · ", self.text("#summary"))
+        for values in ([1e160, -1e160], [math.inf, math.nan], [2.0**63, -0.0]):
+            numpy.save(self.path("n.npy"), numpy.array(values))
+            self.open("n.npy", "--stats", "-f")
+            self.assertEqual(self.names(), ["n"])
+
     def test_layers_by_size(self):
         self.open(self.model())
         areas = dict(self.page.run("boxes.map((box) => [labelOf(box.node, tree), box.w * box.h])"))
@@ -233,7 +265,7 @@ class InBrowser(support.EndToEnd):
         page = self.path("page.html")
         text = page.read_text()
         listing = data_of(text)
-        statistics = {"min": -1.5, "max": {"$double": "inf"}, "mean": 0.00001234, "std": 0.25, "zeros": 12345, "nan": 0, "inf": 1}
+        statistics = {"min": -1.5, "max": "inf", "mean": 0.00001234, "std": 0.25, "zeros": 12345, "nan": 0, "inf": 1}
         listing["objects"][0]["stats"] = statistics
         page.write_text(re.sub(r'(application/json">).*?(</script>)', lambda found: found[1] + json.dumps(listing) + found[2], text,
                                count=1, flags=re.S))

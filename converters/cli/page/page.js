@@ -47,7 +47,7 @@ function shortened(text, columns) {
 
 function numberText(value) {
   if (value === undefined || value === null) return "";
-  if (typeof value === "object") return String(value.$double);
+  if (typeof value === "string") return value;  // "nan", "inf", "-inf"
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en");
   if (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) return value.toExponential(2);
   return String(Number(value.toPrecision(4)));
@@ -61,24 +61,9 @@ function valueText(value) {
 
 // ---- the tensors ------------------------------------------------------------------------------
 
-function typeOf(object) {
-  const data = object.components.find((each) => each.role === "data" || each.role === "values");
-  if (object.format === "dense" && data) return data.type || data.dtype;
-  return object.format.replace(/^gguf\./, "").replace(/\/.*/s, "");
-}
-
-function parametersOf(object) {
-  const values = object.components.find((each) => each.role === "values");
-  if (values && object.format.startsWith("sparse")) {
-    const width = parseInt(values.dtype.slice(1), 10) / 8 || 1;
-    return (values.uncompressed_length ?? values.length) / width;
-  }
-  return product(object.attributes?.logical_shape ?? object.shape);
-}
-
 // What the page needs of an object. Bytes that an earlier object has, too (`shares`), count there.
 function rowOf(object, index) {
-  const row = {index, object, name: printable(object.name), dtype: printable(typeOf(object)),
+  const row = {index, object, name: printable(object.name), dtype: printable(object.kind),
                shape: object.shape.join(" × ") || "scalar", bytes: 0, stored: 0, own: 0,
                ownStored: 0, encoding: "raw", tied: object.components.length > 0};
   for (const part of object.components) {
@@ -107,7 +92,7 @@ function kindsBy(key) {
       kinds.set(kind.name, kind);
     }
     ++kind.tensors;
-    kind.parameters += row.tied ? 0 : parametersOf(row.object);
+    kind.parameters += row.tied ? 0 : row.object.parameters;
     kind.bytes += row.own;
     kind.stored += row.ownStored;
   }
