@@ -6,8 +6,8 @@
 namespace zt::remote::internal {
 namespace {
 
-// The oldest version with CURLOPT_PROTOCOLS_STR and correct signatures of query strings.
-constexpr unsigned kOldest = 0x075600;
+// The oldest version with CURLOPT_PROTOCOLS_STR.
+constexpr unsigned kOldest = 0x075500;
 
 template <typename Function>
 bool Find(void* library, const char* name, Function& function) {
@@ -53,7 +53,7 @@ Loaded Load() {
   decltype(&::curl_global_init) init = nullptr;
   if (!Find(library, "curl_version_info", version) || !Find(library, "curl_global_init", init) ||
       !FindAll(library, loaded.curl) || version(CURLVERSION_NOW)->version_num < kOldest) {
-    loaded.problem = "URLs need libcurl 7.86 or newer; the one that is installed is older";
+    loaded.problem = "URLs need libcurl 7.85 or newer; the one that is installed is older";
   } else if (init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
     loaded.problem = "libcurl cannot be set up";
   }

@@ -96,7 +96,13 @@ void Exchange::BeginTry() {
 
 std::vector<std::string> Exchange::HeaderFields() const {
   std::vector<std::string> fields = request.fields;
-  if (at_first_origin_) fields.insert(fields.end(), request.secrets.begin(), request.secrets.end());
+  if (request.range) {
+    fields.push_back("range: bytes=" + std::to_string(request.range->begin + have_) + "-" +
+                     std::to_string(request.range->end - 1));
+  }
+  if (!at_first_origin_) return fields;
+  fields.insert(fields.end(), request.secrets.begin(), request.secrets.end());
+  if (request.sign) request.sign(fields);
   return fields;
 }
 

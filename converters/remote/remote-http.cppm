@@ -29,8 +29,8 @@ struct HttpRequest {
   std::vector<std::string> fields;  // "name: value"
   // Fields that only the first server receives, not a redirect.
   std::vector<std::string> secrets;
-  // The values of CURLOPT_AWS_SIGV4 and CURLOPT_USERPWD, "id:secret". Empty: not signed.
-  std::string sigv4, credentials;
+  // Signs the fields of a try to the first server: appends what proves who asks.
+  std::function<void(std::vector<std::string>&)> sign = {};
   std::string ca_file;
   // True to ignore the proxies of the environment.
   bool direct = false;

@@ -3,16 +3,10 @@ module zt.remote:s3;
 
 import zt.std;
 import :http;
+import :sigv4;
 import zt.core;
 
 namespace zt::remote::internal {
-
-// The credentials that sign a request. Never shown.
-struct Credentials {
-  std::string id, secret, token;
-  // When they expire, in seconds since 1970; nullopt: never.
-  std::optional<std::int64_t> expires;
-};
 
 // The settings of the AWS tools for one profile. The environment overrides the files.
 struct Profile {
@@ -38,8 +32,7 @@ StatusOr<S3Name> ParseS3(const std::string& url);
 struct S3Request {
   std::string method = "GET";
   S3Name name;
-  // In the canonical form: sorted by name, percent-encoded, with "=" after every name.
-  std::string query;
+  QueryPairs query;
   std::vector<std::string> fields;
   std::span<const std::byte> body;
 };

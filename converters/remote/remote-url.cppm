@@ -9,20 +9,21 @@ namespace zt::remote::internal {
 
 // The host without its port and brackets.
 std::string_view HostName(const Url& url);
+// The host as the field Host has it: without the port of the scheme.
+std::string HostField(const Url& url);
 // True for a host name or address of this machine: localhost, 127.0.0.0/8, ::1.
 bool IsLoopback(const Url& url);
 // True if the host is an address, not a name.
 bool IsAddress(const Url& url);
 
-// Encodes each byte except A-Z, a-z, 0-9, "-._~" and those of `kept` as %XX, as S3 requires for
-// paths and queries.
-std::string PercentEncoded(std::string_view text, std::string_view kept = "");
 // Quotes `text` as one word of a shell command.
 std::string ShellQuoted(std::string_view text);
 // `text` without blanks around it.
 std::string_view Trimmed(std::string_view text);
 std::string Lower(std::string_view text);
 std::string Hex(std::span<const std::byte> bytes);
+// The bytes of pairs of hexadecimal digits.
+std::string Unhex(std::string_view digits);
 std::string Base64(std::span<const std::byte> bytes);
 // A variable of the environment; empty if it is not set.
 std::string Environment(const char* name);

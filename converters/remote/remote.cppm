@@ -3,6 +3,7 @@
 export module zt.remote;
 
 export import :answers;
+export import :sigv4;
 import zt.std;
 import zt.core;
 import zt.sink;

@@ -12,7 +12,6 @@ import :object;
 import :s3;
 import :url;
 import zt.core;
-import zt.digest;
 
 namespace zt::remote::internal {
 namespace {
@@ -41,13 +40,6 @@ bool IsLabel(std::string_view bucket) {
 bool IsRegion(std::string_view region) {
   return !region.empty() && region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") ==
                                 std::string_view::npos;
-}
-
-std::string Sha256(std::span<const std::byte> bytes) {
-  const auto hasher = MakeHasher(DigestKind::kSha256);
-  hasher->Update(bytes);
-  const std::string text = hasher->Finish();
-  return text.substr(text.find(':') + 1);
 }
 
 // Advice for a refusal, by its error code of S3.
@@ -133,7 +125,6 @@ StatusOr<S3Client::Known> S3Client::Learn(const S3Name& name) {
 
 StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   ZT_ASSIGN_OR_RETURN(const Known known, Learn(request.name));
-  const std::string path = "/" + PercentEncoded(request.name.key, "/");
   std::string base = known.profile.endpoint;
   if (base.empty()) {
     const std::string host = AwsHost(known.region);
@@ -143,10 +134,18 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
     base += "/" + request.name.bucket;
   }
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(base));
+  const std::string& key = request.name.key;
+  ToSign sign{
+      .method = request.method,
+      .host = HostField(url),
+      .path = url.path + (key.empty() && url.path.size() > 1 ? "" : "/") + PercentEncoded(key, "/"),
+      .query = request.query,
+      .payload = "UNSIGNED-PAYLOAD",
+      .region = known.region};
   HttpRequest out;
   out.method = request.method;
-  out.url = base + (request.name.key.empty() && url.path.size() > 1 ? "" : path) +
-            (request.query.empty() ? "" : "?" + request.query);
+  out.url =
+      url.origin() + sign.path + (request.query.empty() ? "" : "?" + QueryText(request.query));
   out.fields = request.fields;
   out.body = request.body;
   out.redirects = 0;
@@ -157,12 +156,13 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   if (!known.credentials) return out;
   if (open && !known.credentials->token.empty())
     return InvalidArgument("a session token is not sent over http; use https");
-  out.sigv4 = "aws:amz:" + known.region + ":s3";
-  out.credentials = known.credentials->id + ":" + known.credentials->secret;
-  if (!known.credentials->token.empty())
-    out.secrets.push_back("x-amz-security-token: " + known.credentials->token);
-  out.fields.push_back("x-amz-content-sha256: " +
-                       (open ? Sha256(request.body) : "UNSIGNED-PAYLOAD"));
+  if (open)
+    sign.payload =
+        Sha256Hex({reinterpret_cast<const char*>(request.body.data()), request.body.size()});
+  out.fields.push_back("Host: " + sign.host);
+  out.sign = [sign = std::move(sign), by = *known.credentials](std::vector<std::string>& fields) {
+    Sign(sign, by, Now(), fields);
+  };
   return out;
 }
 

@@ -42,15 +42,18 @@ class S3Object final : public Object {
 // `next` is where the page before it said that the listing goes on.
 StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, bool after_key, int most,
                            bool below) {
-  const std::string place = PercentEncoded(next);
-  // Sorted, as the signature requires. Either version of the request has a name for a key to come
-  // after.
-  std::string query = next.empty() || after_key ? "" : "continuation-token=" + place + "&";
-  if (!below) query += "delimiter=%2F&";
-  query += "encoding-type=url&list-type=2&";
-  if (after_key) query += "marker=" + place + "&";
-  query += "max-keys=" + std::to_string(most) + "&prefix=" + PercentEncoded(folder.key);
-  if (after_key) query += "&start-after=" + place;
+  QueryPairs query = {{"list-type", "2"},
+                      {"encoding-type", "url"},
+                      {"max-keys", std::to_string(most)},
+                      {"prefix", folder.key}};
+  if (!below) query.emplace_back("delimiter", "/");
+  if (after_key) {
+    // Either version of the request has a name for a key to come after.
+    query.emplace_back("marker", next);
+    query.emplace_back("start-after", next);
+  } else if (!next.empty()) {
+    query.emplace_back("continuation-token", next);
+  }
   S3Client& client = S3Client::The();
   const S3Request request{
       .method = "GET", .name = {folder.bucket, ""}, .query = query, .fields = {}, .body = {}};

@@ -101,19 +101,6 @@ bool IsBeforeSending(CURLcode code) {
          code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR || IsHopeless(code);
 }
 
-// True if libcurl would change the path of the URL: it removes the segments "." and "..".
-bool HasDotSegments(std::string_view url) {
-  url = url.substr(0, url.find('?'));
-  while (!url.empty()) {
-    const std::size_t end = std::min(url.find('/'), url.size());
-    std::string segment = Lower(url.substr(0, end));
-    for (std::size_t at; (at = segment.find("%2e")) != segment.npos;) segment.replace(at, 3, ".");
-    if (segment == "." || segment == "..") return true;
-    url.remove_prefix(std::min(end + 1, url.size()));
-  }
-  return false;
-}
-
 void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
   const HttpRequest& request = exchange.request;
   if (request.method == "HEAD") {
@@ -126,9 +113,6 @@ void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
     curl.easy_setopt(easy, CURLOPT_SEEKFUNCTION, OnSeek);
     curl.easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
     curl.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
-    // Does not wait for "100 Continue". Removing the field with "Expect:" is not possible, because
-    // libcurl would sign it nevertheless.
-    curl.easy_setopt(easy, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
   } else if (request.method == "POST") {
     curl.easy_setopt(easy, CURLOPT_POST, 1L);
     curl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
@@ -142,22 +126,13 @@ void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
 }
 
 void SetFields(const Curl& curl, Try& attempt) {
-  Exchange& exchange = *attempt.exchange;
-  for (const std::string& field : exchange.HeaderFields()) {
+  std::vector<std::string> fields = attempt.exchange->HeaderFields();
+  fields.emplace_back("Expect:");  // does not wait for "100 Continue"
+  for (const std::string& field : fields) {
     if (curl_slist* const longer = curl.slist_append(attempt.fields, field.c_str()))
       attempt.fields = longer;
   }
   curl.easy_setopt(attempt.easy, CURLOPT_HTTPHEADER, attempt.fields);
-  const HttpRequest& request = exchange.request;
-  if (!request.sigv4.empty() && exchange.at_first_origin()) {
-    curl.easy_setopt(attempt.easy, CURLOPT_AWS_SIGV4, request.sigv4.c_str());
-    curl.easy_setopt(attempt.easy, CURLOPT_USERPWD, request.credentials.c_str());
-  }
-  if (request.range) {
-    const std::string range = std::to_string(request.range->begin + exchange.have()) + "-" +
-                              std::to_string(request.range->end - 1);
-    curl.easy_setopt(attempt.easy, CURLOPT_RANGE, range.c_str());
-  }
 }
 
 void SetUp(const Curl& curl, Try& attempt) {
@@ -176,9 +151,7 @@ void SetUp(const Curl& curl, Try& attempt) {
   curl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(kSlow));
   curl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, exchange.request.patience);
   curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBuffer);
-  // Newer versions of libcurl refuse to sign such requests.
-  const bool as_is = exchange.request.sigv4.empty() || HasDotSegments(exchange.url());
-  curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, as_is ? 1L : 0L);
+  curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
   curl.easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   curl.easy_setopt(easy, CURLOPT_USERAGENT, "ztstream");
   curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, exchange.again ? 1L : 0L);

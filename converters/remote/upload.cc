@@ -105,11 +105,8 @@ std::string LookAtIt(const S3Name& name, const std::string& id) {
 // Aborts an upload. Returns a warning if parts of it may remain.
 std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
   S3Client& client = S3Client::The();
-  const S3Request request{.method = "DELETE",
-                          .name = name,
-                          .query = "uploadId=" + PercentEncoded(id),
-                          .fields = {},
-                          .body = {}};
+  const S3Request request{
+      .method = "DELETE", .name = name, .query = {{"uploadId", id}}, .fields = {}, .body = {}};
   const auto answer = client.Send(request, [&](HttpRequest& made) {
     made.tries = tries;
     made.patience = 5;
@@ -250,7 +247,7 @@ class Upload final : public Sink {
     if (!id_.empty()) return OkStatus();
     checksums_ = SendsChecksums();
     S3Request request{
-        .method = "POST", .name = s3_, .query = "uploads=", .fields = Meta(), .body = {}};
+        .method = "POST", .name = s3_, .query = {{"uploads", ""}}, .fields = Meta(), .body = {}};
     if (checksums_) {
       request.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
       request.fields.emplace_back("x-amz-checksum-type: COMPOSITE");
@@ -281,12 +278,11 @@ class Upload final : public Sink {
   }
 
   StatusOr<HttpRequest> MakeRequest(const std::shared_ptr<UploadPart>& part) {
-    S3Request request{
-        .method = "PUT",
-        .name = s3_,
-        .query = "partNumber=" + std::to_string(part->number) + "&uploadId=" + PercentEncoded(id_),
-        .fields = {},
-        .body = part->bytes()};
+    S3Request request{.method = "PUT",
+                      .name = s3_,
+                      .query = {{"partNumber", std::to_string(part->number)}, {"uploadId", id_}},
+                      .fields = {},
+                      .body = part->bytes()};
     if (!part->checksum.empty())
       request.fields.push_back("x-amz-checksum-crc32c: " + part->checksum);
     ZT_ASSIGN_OR_RETURN(HttpRequest made, S3Client::The().Make(request));
@@ -414,7 +410,7 @@ class Upload final : public Sink {
     xml += "</CompleteMultipartUpload>";
     S3Request request{.method = "POST",
                       .name = s3_,
-                      .query = "uploadId=" + PercentEncoded(id_),
+                      .query = {{"uploadId", id_}},
                       .fields = {"content-type: application/xml"},
                       .body = std::as_bytes(std::span(xml))};
     if (checksums_) request.fields.push_back("x-amz-mp-object-size: " + std::to_string(total));

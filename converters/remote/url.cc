@@ -6,6 +6,7 @@ module;
 module zt.remote;
 
 import zt.std;
+import :sigv4;
 import :url;
 import zt.core;
 
@@ -72,6 +73,13 @@ std::string_view HostName(const Url& url) {
   const std::string_view host = url.host;
   if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
   return host.substr(0, host.find(':'));
+}
+
+std::string HostField(const Url& url) {
+  const std::string_view usual = url.scheme == "https" ? ":443" : ":80";
+  std::string host = url.host;
+  if (host.ends_with(usual)) host.resize(host.size() - usual.size());
+  return host;
 }
 
 bool IsLoopback(const Url& url) {
@@ -150,6 +158,13 @@ std::string Hex(std::span<const std::byte> bytes) {
     out += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
     out += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
   }
+  return out;
+}
+
+std::string Unhex(std::string_view digits) {
+  std::string out;
+  for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
+    out += static_cast<char>(HexDigit(digits[i]) << 4 | HexDigit(digits[i + 1]));
   return out;
 }
 
