@@ -189,9 +189,11 @@ bool Exchange::EndTry(const TryEnd& end) {
       answer_.lost = end.may_be_done;
       return false;
     }
+    answer_.resent = answer_.resent || end.may_be_done;
     return TryLater(end.problem, false);
   }
   if (!end.redirect.empty() && request.redirects > 0) return FollowRedirect(end);
+  answer_.resent = answer_.resent || head_.status >= 500;
   if (IsWorthAnother(head_.status)) return TryLater("", true);
   // A signature may have expired between two requests: the first server makes a new one.
   if (head_.status == 403 && !at_first_origin_ && tries_ < 2) return TryLater("", true);

@@ -17,6 +17,7 @@ struct HttpAnswer {
   std::string text;            // the body, unless it went to `into` or `consume`
   std::uint64_t received = 0;  // bytes of the body that went to `into` or `consume`
   bool lost = false;           // no answer arrived, but the server may have acted
+  bool resent = false;         // so may it have at an earlier try
   bool redirected = false;     // another server than the first one answered
 
   bool ok() const { return status.ok() && head.status >= 200 && head.status < 300; }
@@ -49,6 +50,9 @@ struct HttpRequest {
   int redirects = 5;
   // True if it may be sent again when the connection is lost after it was sent.
   bool repeatable = true;
+  // True to send it on a new connection: when one that was open has ended, libcurl sends a request
+  // again by itself.
+  bool fresh = false;
   // Seconds with less than 1 kB/s before a try ends. A connection must be established in this time,
   // and in ten seconds.
   long patience = 30;

@@ -1,9 +1,15 @@
 // zt.remote:upload — the sink of s3://. Internal.
+module;
+
+#include "core/thread_annotations.h"
+
 module zt.remote:upload;
 
 import zt.std;
+import :http;
 import :s3;
 import zt.core;
+import zt.pipeline;
 import zt.sink;
 
 namespace zt::remote::internal {
@@ -16,5 +22,46 @@ StatusOr<std::unique_ptr<Sink>> CreateUpload(const std::string& url, S3Name name
 
 // The size of the parts for an object of at most `bytes`; nullopt if no part size is large enough.
 std::optional<std::uint64_t> PartBytes(std::uint64_t bytes);
+
+struct UploadPart {
+  unsigned number = 0;
+  Buffer data;
+  std::uint64_t size = 0;
+  std::string checksum;  // CRC-32C in base64, if the store accepts it
+  int tries = 0;
+  std::span<const std::byte> bytes() const { return data.bytes().first(size); }
+};
+
+// The state that an upload shares with the threads of the transport and with AbandonUploads.
+struct Progress {
+  zt::internal::Mutex mutex;
+  zt::internal::CondVar changed;
+  std::map<unsigned, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
+  std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
+  std::string upload ZT_GUARDED_BY(mutex);  // its id, as long as it must be ended
+  // Set while the request that begins or publishes it is in flight.
+  bool asking ZT_GUARDED_BY(mutex) = false;
+  enum class State : std::uint8_t { kWritten, kPublishing, kPublished, kUnknown };
+  State state ZT_GUARDED_BY(mutex) = State::kWritten;
+  bool abandoned ZT_GUARDED_BY(mutex) = false;
+};
+
+// All uploads of this process that have not ended.
+struct LiveUpload {
+  S3Name name;
+  std::shared_ptr<Progress> progress;
+};
+struct LiveUploads {
+  zt::internal::Mutex mutex;
+  std::list<LiveUpload> all ZT_GUARDED_BY(mutex);
+};
+LiveUploads& Live();
+
+// The command that ends an upload.
+std::string AbortCommand(const S3Name& name, const std::string& id);
+// Advice where it is not known whether an object was published.
+std::string LookAtIt(const S3Name& name, const std::string& id);
+// Aborts an upload. Returns a warning if parts of it may remain.
+std::string EndUpload(const S3Name& name, const std::string& id, int tries);
 
 }  // namespace zt::remote::internal

@@ -154,7 +154,7 @@ void SetUp(const Curl& curl, Try& attempt) {
   curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
   curl.easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   curl.easy_setopt(easy, CURLOPT_USERAGENT, "ztstream");
-  curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, exchange.again ? 1L : 0L);
+  curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, exchange.again || exchange.request.fresh ? 1L : 0L);
   curl.easy_setopt(easy, CURLOPT_HEADERFUNCTION, OnHead);
   curl.easy_setopt(easy, CURLOPT_HEADERDATA, &exchange);
   curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, OnBody);

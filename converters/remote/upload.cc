@@ -31,29 +31,6 @@ constexpr std::uint64_t kMostParts = 10'000, kPlannedParts = 9'000;
 constexpr std::size_t kInFlight = 4;
 constexpr std::uint64_t kReadBack = kMiB;
 
-struct UploadPart {
-  unsigned number = 0;
-  Buffer data;
-  std::uint64_t size = 0;
-  std::string checksum;  // CRC-32C in base64, if the store accepts it
-  int tries = 0;
-  std::span<const std::byte> bytes() const { return data.bytes().first(size); }
-};
-
-// The state that an upload shares with the threads of the transport and with AbandonUploads.
-struct Progress {
-  Mutex mutex;
-  CondVar changed;
-  std::map<unsigned, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
-  std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
-  std::string upload ZT_GUARDED_BY(mutex);  // its id, as long as it must be ended
-  // Set while the request that begins or publishes it is in flight.
-  bool asking ZT_GUARDED_BY(mutex) = false;
-  enum class State : std::uint8_t { kWritten, kPublishing, kPublished, kUnknown };
-  State state ZT_GUARDED_BY(mutex) = State::kWritten;
-  bool abandoned ZT_GUARDED_BY(mutex) = false;
-};
-
 std::string RandomText() {
   std::random_device device;
   std::array<std::byte, 16> bytes;
@@ -74,50 +51,17 @@ bool SendsChecksums() {
   return wanted == "when_supported" || S3Client::The().is_aws();
 }
 
-// All uploads of this process that have not ended.
-struct LiveUpload {
-  S3Name name;
-  std::shared_ptr<Progress> progress;
-};
-struct LiveUploads {
-  Mutex mutex;
-  std::list<LiveUpload> all ZT_GUARDED_BY(mutex);
-};
-LiveUploads& Live() {
-  static LiveUploads* const live = new LiveUploads;
-  return *live;
+// What S3 says of a part or a small object that it has stored: an ETag, and no page.
+bool IsStored(const HttpAnswer& answer) {
+  return answer.status.ok() && answer.head.status == 200 && !answer.head.Find("etag").empty() &&
+         XmlRoot(answer.text).empty();
 }
 
-// The command that ends an upload.
-std::string AbortCommand(const S3Name& name, const std::string& id) {
-  return "aws s3api abort-multipart-upload --bucket " + name.bucket + " --key " +
-         ShellQuoted(name.key) + " --upload-id " + ShellQuoted(id);
-}
-
-// Advice where it is not known whether an object was published.
-std::string LookAtIt(const S3Name& name, const std::string& id) {
-  return "; look at the object, or run it again with -f" +
-         (id.empty() ? ""
-                     : "; parts may be left, which cost money; remove them with: " +
-                           AbortCommand(name, id));
-}
-
-// Aborts an upload. Returns a warning if parts of it may remain.
-std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
-  S3Client& client = S3Client::The();
-  const S3Request request{
-      .method = "DELETE", .name = name, .query = {{"uploadId", id}}, .fields = {}, .body = {}};
-  const auto answer = client.Send(request, [&](HttpRequest& made) {
-    made.tries = tries;
-    made.patience = 5;
-  });
-  if (answer.ok() && (answer->ok() || answer->head.status == 404)) return "";
-  const Status why = !answer.ok()           ? answer.status()
-                     : !answer->status.ok() ? answer->status
-                                            : client.Explain(name, *answer);
-  return "s3://" + name.bucket + "/" + name.key +
-         ": parts of a failed upload are left, which cost money (" + std::string(Message(why)) +
-         "); remove them with: " + AbortCommand(name, id);
+Status NotAsS3(const HttpAnswer& answer, std::string_view asked,
+               std::string_view wanted = "an ETag and no page") {
+  return InvalidData("the server answered " + std::to_string(answer.head.status) + " to " +
+                     std::string(asked) + " where S3 answers 200 with " + std::string(wanted) +
+                     "; perhaps a proxy answered");
 }
 
 class Upload final : public Sink {
@@ -269,7 +213,8 @@ class Upload final : public Sink {
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request));
     ZT_RETURN_IF_ERROR(answer.status);
     if (!answer.ok()) return client.Explain(s3_, answer);
-    id_ = XmlText(answer.text, "UploadId");
+    const bool begun = XmlRoot(answer.text) == "InitiateMultipartUploadResult";
+    if (begun && answer.head.status == 200) id_ = XmlText(answer.text, "UploadId");
     return id_.empty() ? InvalidData("the store began an upload and gave no UploadId") : OkStatus();
   }
 
@@ -331,15 +276,14 @@ class Upload final : public Sink {
   Status TakeAnswer(const std::shared_ptr<UploadPart>& part, const HttpAnswer& answer) {
     ZT_RETURN_IF_ERROR(answer.status);
     S3Client& client = S3Client::The();
-    if (!answer.ok()) {
+    if (!IsStored(answer)) {
       constexpr int kMostTries = 3;
-      if (part->tries >= kMostTries || !client.Refresh(s3_, answer))
-        return client.Explain(s3_, answer);
+      if (part->tries >= kMostTries || !(answer.ok() || client.Refresh(s3_, answer)))
+        return answer.ok() ? NotAsS3(answer, "a part") : client.Explain(s3_, answer);
       ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
       return Launch(part, std::move(request));
     }
     const std::string_view etag = answer.head.Find("etag");
-    if (etag.empty()) return InvalidData("the store gave no ETag for a part");
     std::string line = "<Part><PartNumber>" + std::to_string(part->number) + "</PartNumber><ETag>" +
                        std::string(etag) + "</ETag>";
     if (!part->checksum.empty()) line += "<ChecksumCRC32C>" + part->checksum + "</ChecksumCRC32C>";
@@ -382,6 +326,8 @@ class Upload final : public Sink {
       Warn(url_ +
            ": the store does not know If-None-Match; an object that another run writes at the same "
            "moment would be replaced");
+    if (status.ok() && !unchecked_.empty())
+      Warn(url_ + ": it was stored, and could not be read back to check it: " + unchecked_);
     return status;
   }
 
@@ -394,7 +340,7 @@ class Upload final : public Sink {
     const std::span<const std::byte> body = current_.bytes().first(filled_);
     S3Request request{.method = "PUT", .name = s3_, .query = {}, .fields = Meta(), .body = body};
     if (SendsChecksums()) request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
-    return Settle(request, total, [](HttpRequest&) {});
+    return Settle(request, total, [](HttpRequest& made) { made.fresh = true; });
   }
 
   Status CompleteParts(std::uint64_t total) {
@@ -418,12 +364,21 @@ class Upload final : public Sink {
       constexpr long kPatience = 900;  // a store that joins parts sends blanks for minutes
       made.patience = kPatience;
       made.repeatable = false;
+      made.fresh = true;
     }));
     return checksums_ ? OkStatus() : ReadBack(total);
   }
 
-  // Sends the request that publishes the object, until its outcome is certain.
-  Status Settle(S3Request request, std::uint64_t total,
+  // True if an answer says that the object is published. S3 answers 200 before it joins the parts;
+  // the body says whether that succeeded.
+  bool IsPublished(const HttpAnswer& answer) const {
+    if (id_.empty()) return IsStored(answer);
+    return answer.status.ok() && answer.head.status == 200 &&
+           XmlRoot(answer.text) == "CompleteMultipartUploadResult";
+  }
+
+  // Sends the request that publishes the object, until its outcome is certain or cannot be known.
+  Status Settle(const S3Request& request, std::uint64_t total,
                 const std::function<void(HttpRequest&)>& tune) {
     S3Client& client = S3Client::The();
     const bool condition = !overwrite_;
@@ -431,41 +386,44 @@ class Upload final : public Sink {
     // meanwhile.
     if (condition && !client.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
     constexpr int kMostTries = 5;
+    bool doubt = false;  // a try may have published it
     for (int tries = 1;; ++tries) {
       S3Request sent = request;
       if (condition && !unconditional_) sent.fields.emplace_back("if-none-match: *");
       const auto answer = client.Send(sent, tune);
       if (!answer.ok()) return answer.status();
-      // S3 answers 200 before it joins the parts; the body says whether that succeeded.
-      const std::string root = XmlRoot(answer->text);
-      const bool silent = answer->ok() && !id_.empty() && root.empty();
-      const bool error = answer->ok() && (silent || root == "Error");
-      if (answer->ok() && !error) return OkStatus();
+      if (IsPublished(*answer)) return OkStatus();
       const int status = answer->head.status;
       const std::string code = XmlText(answer->text, "Code");
-      // If the object exists with our mark, it was published.
-      const StatusOr<bool> ours = IsOurs(total);
-      if (ours.ok() && *ours) return OkStatus();
-      if (answer->status.ok() && status == 412) return AlreadyExists("the output exists already");
+      const bool error = answer->ok() && XmlRoot(answer->text) == "Error";
+      const bool silent = answer->ok() && !error;
+      doubt = doubt || silent || answer->lost || answer->resent;
+      const There there = Look(total);
+      if (there == There::kOurs) return OkStatus();
+      const bool known = there != There::kUnknown;
+      if (answer->status.ok() && status == 412 && (known || !doubt))
+        return AlreadyExists("the output exists already");
       if (status == 501 && condition && !unconditional_) {
         unconditional_ = true;
         ZT_RETURN_IF_ERROR(CheckAbsent());
         continue;
       }
-      const bool again = !answer->status.ok() || error || status == 409;
+      const bool again = !answer->status.ok() || answer->ok() || status == 409;
       const bool gone = code == "NoSuchUpload" || code == "ConditionalRequestConflict";
-      if (again && !(gone && !id_.empty()) && tries < kMostTries && ours.ok()) continue;
-      if (status == 409)
-        return IoError("another run wrote the object at the same moment; run it again");
-      unknown_ = answer->lost || silent || !ours.ok();
+      if (again && !(gone && !id_.empty()) && tries < kMostTries && known) continue;
+      unknown_ = known ? answer->lost || (silent && !id_.empty()) : doubt;
+      const Status why = !answer->status.ok() ? answer->status
+                         : silent             ? id_.empty() ? NotAsS3(*answer, "PUT")
+                                                            : NotAsS3(*answer, "the completion",
+                                                                      "a CompleteMultipartUploadResult")
+                                              : client.Explain(s3_, *answer);
       if (unknown_) {
-        return IoError("whether it was published is not known: " +
-                       std::string(Message(answer->status.ok() ? client.Explain(s3_, *answer)
-                                                               : answer->status)) +
+        return IoError("whether it was published is not known: " + std::string(Message(why)) +
                        LookAtIt(s3_, id_));
       }
-      if (!answer->status.ok()) return answer->status;
-      return client.Explain(s3_, *answer);
+      if (status == 409)
+        return IoError("another run wrote the object at the same moment; run it again");
+      return why;
     }
   }
 
@@ -475,14 +433,19 @@ class Upload final : public Sink {
         HttpAnswer answer,
         client.Send({.method = "HEAD", .name = s3_, .query = {}, .fields = {}, .body = {}}));
     ZT_RETURN_IF_ERROR(answer.status);
+    if (answer.ok() && !IsStored(answer)) return NotAsS3(answer, "HEAD");
     return answer;
   }
 
-  // True if the object is the one of this upload.
-  StatusOr<bool> IsOurs(std::uint64_t total) {
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
-    return answer.ok() && answer.head.Find("x-amz-meta-ztstream-upload") == mark_ &&
-           answer.head.Find("content-length") == std::to_string(total);
+  // What is there under the name of the object: that of this upload, another, or nothing.
+  enum class There : std::uint8_t { kOurs, kOther, kNothing, kUnknown };
+  There Look(std::uint64_t total) {
+    const auto answer = Head();
+    if (answer.ok() && answer->head.status == 404) return There::kNothing;
+    if (!answer.ok() || !answer->ok()) return There::kUnknown;
+    const bool ours = answer->head.Find("x-amz-meta-ztstream-upload") == mark_ &&
+                      answer->head.Find("content-length") == std::to_string(total);
+    return ours ? There::kOurs : There::kOther;
   }
 
  public:
@@ -505,8 +468,11 @@ class Upload final : public Sink {
       made.range = ByteRange{total - back.size(), total};
       made.into = back;
     }));
-    ZT_RETURN_IF_ERROR(answer.status);
-    if (!answer.ok() && answer.head.status != 416) return client.Explain(s3_, answer);
+    const int status = answer.head.status;
+    if (!answer.status.ok() || (!answer.ok() && status != 404 && status != 416)) {
+      unchecked_ = Message(answer.status.ok() ? client.Explain(s3_, answer) : answer.status);
+      return OkStatus();
+    }
     const auto range = ParseContentRange(answer.head.Find("content-range"));
     if (answer.ok() && range && range->total == total && back == tail_) return OkStatus();
     return InvalidData("the store has other bytes than were sent; write it again with -f");
@@ -523,6 +489,7 @@ class Upload final : public Sink {
   bool checksums_ = false, finished_ = false;
   bool unconditional_ = false;  // the store does not know If-None-Match
   bool unknown_ = false;        // it is not known whether it was published
+  std::string unchecked_;       // why it could not be read back
   Status failure_;
   std::optional<std::uint64_t> expected_;  // bytes of a part
   std::uint64_t part_bytes_ = 0, filled_ = 0, position_ = 0, number_ = 0;
@@ -548,49 +515,3 @@ StatusOr<std::unique_ptr<Sink>> CreateUpload(const std::string& url, S3Name name
 }
 
 }  // namespace zt::remote::internal
-
-namespace zt {
-
-using namespace remote::internal;
-
-AbandonedUploads AbandonUploads() {
-  using State = Progress::State;
-  constexpr std::chrono::seconds kMostWait(10);
-  const auto until = std::chrono::steady_clock::now() + kMostWait;
-  const auto is_late = [&] { return std::chrono::steady_clock::now() > until; };
-  AbandonedUploads result;
-  LiveUploads& live = Live();
-  const zt::internal::MutexLock lock(live.mutex);
-  for (const auto& [name, progress] : live.all) {
-    std::string id;
-    State state = State::kWritten;
-    while (true) {
-      {
-        const zt::internal::MutexLock held(progress->mutex);
-        progress->abandoned = true;
-        id = progress->upload;
-        state = progress->state;
-        if (!progress->asking || is_late()) break;
-      }
-      // A request in progress ends by itself.
-      constexpr std::chrono::milliseconds kPause(20);
-      std::this_thread::sleep_for(kPause);
-    }
-    const std::string url = "s3://" + name.bucket + "/" + name.key;
-    if (state == State::kPublished) {
-      result.published = true;
-    } else if (state != State::kWritten) {
-      result.left.push_back(url + ": whether it was published is not known" + LookAtIt(name, id));
-    } else if (id.empty()) {
-      continue;
-    } else if (is_late()) {
-      result.left.push_back(url + ": parts may be left, which cost money; remove them with: " +
-                            AbortCommand(name, id));
-    } else if (std::string line = EndUpload(name, id, 2); !line.empty()) {
-      result.left.push_back(std::move(line));
-    }
-  }
-  return result;
-}
-
-}  // namespace zt

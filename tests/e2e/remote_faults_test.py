@@ -17,6 +17,8 @@ from support import DONE, EXISTS, INVALID, IO
 MIB = 1 << 20
 ALWAYS = 10**6
 OLDER = (b"older", '"x"', {})
+PAGE = b"<!DOCTYPE html>\n<html><body>Sign in to the guest network</body></html>"
+SIGN_IN, TAGGED, ACCEPTED = Answer(200, {}, PAGE), Answer(200, {"ETag": '"page"'}, PAGE), Answer(202, {"ETag": '"x"'}, b"<Accepted/>")
 REFUSED = Answer(200, {}, b'<?xml version="1.0"?>\n <Error><Code>InternalError</Code><Message>try again</Message></Error>')
 
 # Which requests a fault strikes, by the way that the run goes.
@@ -29,6 +31,8 @@ BEGIN = ("write", lambda request: "uploads=" in request.query)
 PART = ("write", lambda request: "partNumber=2" in request.query)
 COMPLETE = ("write", lambda request: request.method == "POST" and "uploadId" in request.query)
 PUT = ("small", lambda request: request.method == "PUT")
+ALL = ("write", lambda request: True)
+ALL_SMALL = ("small", lambda request: True)
 REVISION = ("hub", lambda request: "/revision/" in request.path)
 TREE = ("hub", lambda request: "/tree/" in request.path)
 RESOLVE = ("hub", lambda request: "/resolve/" in request.path)
@@ -126,6 +130,15 @@ def endless(test, request):
                   ) if "list-type" in request.query else Answer(200, {"Link": f'<{request.path}?cursor={place}>; rel="next"'}, b"[]")
 
 
+def write_only(what):
+    """May be written and not looked at; `what` is the answer to the request that publishes it."""
+    def fault(test, request):
+        if request.method in ("GET", "HEAD"):
+            return Answer(403) if request.path.startswith("/out") else None
+        return what() if COMPLETE[1](request) or PUT[1](request) and "partNumber" not in request.query else None
+    return fault
+
+
 def nowhere(test, request):
     return Answer(302, {"Location": request.path})
 
@@ -201,7 +214,7 @@ TABLE = [
     fails("a part is denied", PART, error(403, "AccessDenied"), IO, "do not allow it", output="older", before=True),
     fails("a part has another digest", PART, error(400, "BadDigest"), IO, "BadDigest", output="older", before=True),
     fails("no room for a part", PART, Answer(507), IO, "507", output="older", before=True),
-    fails("a part without an ETag", PART, without("ETag"), INVALID, "no ETag"),
+    fails("a part without an ETag", PART, without("ETag"), INVALID, "an ETag"),
     fails("checksums are not known", PART, error(501, "NotImplemented"), IO, "NotImplemented",
           environment={"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"}),
     # completion
@@ -221,6 +234,24 @@ TABLE = [
     fails("the object has come meanwhile", COMPLETE, others, EXISTS, "exists already", output="older"),
     Row("If-None-Match is not known", COMPLETE, error(501, "NotImplemented"), says="If-None-Match"),
     fails("the store has other bytes", COMPLETE, spoiled, INVALID, "other bytes than were sent", output="other"),
+    # an upload is done when the answer says so
+    fails("looking for it is answered with a page", HEAD, SIGN_IN, INVALID, "to HEAD where S3 answers"),
+    *(fails(f"the upload is begun, {what}", BEGIN, fault, INVALID, "no UploadId") for what, fault in (
+        ("says a page", SIGN_IN), ("says 202", Answer(202, {}, b"<InitiateMultipartUploadResult><UploadId>x</UploadId></InitiateMultipartUploadResult>")))),
+    *(Row(f"{what} is answered {how}", place, fault) for what, place in (("a part", PART), ("completion", COMPLETE), ("a PUT", PUT))
+      for how, fault in (("a page", SIGN_IN), ("a page with an ETag", TAGGED), ("202", ACCEPTED))),
+    fails("a part is answered a page, for ever", PART, TAGGED, INVALID, "answered 200 to a part where S3 answers 200 with an ETag and no page"),
+    fails("completion is answered 202, for ever", COMPLETE, ACCEPTED, IO, "is not known: the server answered 202", left=1),
+    fails("a PUT is answered a page, for ever", PUT, SIGN_IN, INVALID, "answered 200 to PUT where S3 answers 200 with an ETag"),
+    fails("completion is answered a page, with checksums", COMPLETE, SIGN_IN, IO, "is not known", left=1,
+          environment={"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"}),
+    Row("a PUT is done, its answer has no ETag", PUT, without("ETag")),
+    Row("completed, it may not be read back", ALL, write_only(lambda: None), ALWAYS, says="could not be read back to check it: the server answered 403"),
+    Row("a PUT where nothing may be looked at", ALL_SMALL, write_only(lambda: None), ALWAYS),
+    fails("completed, the answer is lost, it may not be looked at", ALL, write_only(Drop), IO, "is not known", output="whole"),
+    fails("not completed, and it may not be looked at", ALL, write_only(lambda: error(403, "AccessDenied")), IO, "do not allow it"),
+    fails("a PUT is done, its answer is lost, it may not be looked at", ALL_SMALL, write_only(Drop), IO, "is not known", output="whole"),
+    fails("it exists, and may not be looked at", ALL_SMALL, write_only(lambda: error(412, "PreconditionFailed")), EXISTS, "exists already"),
     # a small object
     Row("a PUT is answered 503", PUT, Answer(503), 2),
     Row("a PUT is done, its answer is lost", PUT, lambda test, request: Drop()),

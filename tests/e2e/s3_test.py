@@ -346,15 +346,16 @@ class Sink(S3):
         self.assertEqual(shlex.split(command), ["aws", "s3api", "abort-multipart-upload", "--bucket", "out", "--key", "it's.zt", "--upload-id", upload])
 
     def test_an_abort_that_fails_is_told(self):
-        def fault(request):
-            if request.method == "DELETE" or "partNumber=2" in request.query:
-                return remote_server.error(403, "AccessDenied")
-            return None
-        self.server.fault = fault
-        process = self.upload()
-        self.assertEqual(process.returncode, support.IO)
-        upload, = self.store.uploads
-        self.assertIn(f"aws s3api abort-multipart-upload --bucket out --key 'm.zt' --upload-id '{upload}'".encode(), process.stderr)
+        denied = remote_server.error(403, "AccessDenied")
+        for answer in (denied, Answer(200, {}, b"<!doctype html><HTML><body>Sign in</body></HTML>")):
+            def fault(request, answer=answer):
+                return answer if request.method == "DELETE" else denied if "partNumber=2" in request.query else None
+            self.server.fault = fault
+            self.store.uploads.clear()
+            process = self.upload()
+            self.assertEqual(process.returncode, support.IO)
+            upload, = self.store.uploads
+            self.assertIn(f"aws s3api abort-multipart-upload --bucket out --key 'm.zt' --upload-id '{upload}'".encode(), process.stderr)
 
     def test_a_bad_input_leaves_nothing(self):
         broken = bytearray(self.convert(self.file, "x.zt", "--zstd=1", "--min-gain=-100"))
