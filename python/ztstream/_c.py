@@ -1,19 +1,20 @@
-"""libztstream by ctypes: the structs and functions of ztstream/c.h, statuses as exceptions, long calls that Ctrl-C ends."""
+"""libztstream by ctypes: the structs and functions of ztstream/c.h, statuses as exceptions, what is freed."""
 import ctypes
+import functools
+import operator
 import os
 import pathlib
 import sys
-import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int, c_int64, c_size_t, c_ubyte, c_uint,
                     c_uint64, c_void_p, sizeof)
 
 from . import _errors
+from ._interrupt import interruptibly
 
 ABI = 1
 FILE = c_size_t(-1).value
 UNKNOWN = c_uint64(-1).value
 UNVERIFIED = 8
-_PATIENCE = 0.08  # seconds that a cancelled call has to end
 
 Progress = CFUNCTYPE(c_int, c_uint64, c_uint64, c_void_p)
 Release = CFUNCTYPE(None, c_void_p)
@@ -198,60 +199,35 @@ def type_of(name):
     return found.value.decode(), size.value
 
 
-def interruptibly(work, cancel=None, leave=True):
-    """What `work`, a long call, returns or raises; Ctrl-C ends it.
+class Handle:
+    """What a function of the library has made for the caller, and `free` frees: once, when it is closed or nothing refers to it.
 
-    In the main thread, which alone runs signal handlers, the call goes to a thread of its own. What a handler raises here calls
-    `cancel`, and is raised when the call has ended: or soon, where `leave` says that it may end by itself, as a server that does
-    not answer lets it.
+    It is there before the library fills it, and to close it is one step of Python: Ctrl-C comes before or after, not between.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return work()
-    done, result, error = threading.Event(), None, None
 
-    def run():
-        nonlocal result, error
-        try:
-            result = work()
-        except BaseException as raised:  # in this thread, which has the library's message
-            error = raised
-        done.set()
+    def __init__(self, free):
+        self._as_parameter_ = pointer = c_void_p()  # functions of the library take a Handle, and keep it for the call
+        once = map(functools.partial.__call__, iter([functools.partial(free, pointer)]))
+        self.close = functools.partial(next, once, None)
 
-    threading.Thread(target=run, daemon=True).start()
-    interrupted, going = None, True
-    while going:  # Thread.join forgets the thread when it is interrupted
-        try:
-            done.wait(_PATIENCE if interrupted and leave else None)
-            going = False
-        except BaseException as raised:
-            interrupted = interrupted or raised
-            if cancel is not None:
-                cancel()
-    if interrupted or error:
-        raise interrupted or error
-    return result
+    __del__ = property(operator.attrgetter("close"))  # no function, which would be a step, too
+
+    @property
+    def out(self):
+        """Where the library puts it."""
+        return byref(self._as_parameter_)
 
 
 class Watched:
-    """Runs long calls with a progress function, by which Ctrl-C cancels them."""
+    """A long call with a progress function, by which Ctrl-C cancels it."""
 
     def __init__(self):
-        self.cancelled, self.raised = False, None
+        self.cancelled = False
         self.progress = Progress(lambda done, total, user: int(self.cancelled))
 
-    def run(self, function, *arguments, keep=None):
-        """Calls a function that returns a status; raises where that is not 0. What a callback has put into `raised` first.
-        `keep` is all that the call uses: with it the call may be left when it does not end soon."""
-        interruptibly(lambda _=keep: self._check(function(*arguments)), self._cancel, keep is not None)
-
-    def _cancel(self):
+    def cancel(self):
+        """Makes the call end."""
         self.cancelled = True
-
-    def _check(self, status):
-        raised, self.raised = self.raised, None
-        if raised is not None and status:
-            raise raised
-        check(status)
 
 
 def new_call(threads, watched):

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from . import _c, _json, _types
 from ._errors import ArgumentError, MisuseError, NotFoundError
 from ._part import SHAPES, Part, Report, Tensor
-from ._reader import is_url, open_buffer, open_object, open_paths, options_of, own_errors, shown
+from ._reader import is_url, open_buffer, open_object, open_paths, options_of, shown
 
 _OBJECT = struct.Struct("@PNPPPNNNP")
 _COMPONENT = struct.Struct("@N6P3QPi4x")
@@ -94,14 +94,15 @@ class File(Mapping[str, Tensor]):
         """`count` structs. No array of ctypes: a type would be made for each size."""
         table = bytearray(count * size)
         if count:
-            _c.check(function(self._pointer(), 0, count, byref(c_ubyte.from_buffer(table)), size))
+            held = self._pointer()
+            held.ask(function, held, 0, count, byref(c_ubyte.from_buffer(table)), size)
         return table
 
     def _object(self, index):
         if self._table is None and self._asked < _MANY:
             self._asked += 1
-            row = _c.Object()
-            _c.check(_c.c.reader_objects(self._pointer(), index, 1, byref(row), _OBJECT.size))
+            row, held = _c.Object(), self._pointer()
+            held.ask(_c.c.reader_objects, held, index, 1, byref(row), _OBJECT.size)
             return _OBJECT.unpack(row)
         return _OBJECT.unpack_from(self._objects_table(), index * _OBJECT.size)
 
@@ -109,7 +110,7 @@ class File(Mapping[str, Tensor]):
         held = self._pointer()
         if self._parts is None and self._asked < _MANY:
             row = _c.Component()
-            _c.check(_c.c.reader_components(held, index, 1, byref(row), _COMPONENT.size))
+            held.ask(_c.c.reader_components, held, index, 1, byref(row), _COMPONENT.size)
             fields = list(_COMPONENT.unpack(row))
         else:
             fields = list(_COMPONENT.unpack_from(self._components_table(), index * _COMPONENT.size))
@@ -146,12 +147,9 @@ class File(Mapping[str, Tensor]):
         return held
 
     def _attributes(self, object):
-        out = c_void_p()
-        _c.check(_c.c.reader_attributes(self._pointer(), object, byref(out)))
-        try:
-            return _json.loads(ctypes.string_at(out).decode("utf-8"))
-        finally:
-            _c.c.free(out)
+        text = _c.Handle(_c.c.free)
+        _c.check(_c.c.reader_attributes(self._pointer(), object, text.out))
+        return _json.loads(ctypes.string_at(text._as_parameter_).decode("utf-8"))
 
     # ---- bytes ----
 
@@ -171,12 +169,8 @@ class File(Mapping[str, Tensor]):
         watched = _c.Watched() if total >= _LONG else None
         call = _c.new_call(self._threads if threads is None else threads, watched)
         held = self._pointer()
-        arguments = held, ranges, len(wanted), _RANGE.size, byref(call)
-        with own_errors(held.raised):
-            if watched is None:
-                _c.check(_c.c.reader_read_many(*arguments))
-            else:
-                watched.run(_c.c.reader_read_many, *arguments, keep=wanted)
+        held.ask(_c.c.reader_read_many, held, ranges, len(wanted), _RANGE.size, byref(call), watched=watched,
+                 long=watched is not None, kept=wanted)
 
     def _verify(self, object, threads):
         problems = []
@@ -193,8 +187,8 @@ class File(Mapping[str, Tensor]):
             return 0 if problems or status == _c.UNVERIFIED else status
 
         held = self._pointer()
-        with own_errors(held.raised):
-            watched.run(verify, held, object, _c.Problem(add), None, byref(report), sizeof(report), byref(call), keep=())
+        held.ask(verify, held, object, _c.Problem(add), None, byref(report), sizeof(report), byref(call), watched=watched,
+                 long=True)
         return Report(problems, report.objects, report.components, report.digests, report.unhashed, report.undecodable,
                       report.unchecked)
 

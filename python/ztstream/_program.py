@@ -4,11 +4,13 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 from typing import Any, Dict
 
 from ._errors import BY_STATUS, Error, MisuseError
+from ._interrupt import interruptibly
 
 
 @functools.lru_cache(None)
@@ -37,23 +39,43 @@ def _path(path):
     return "./" + path if isinstance(path, str) and path.startswith("-") else path
 
 
+def _outcome(words):
+    """(exit status, standard output, standard error) of a program. What interrupts it ends it, and waits until it has cleaned up."""
+    begun, stopped = [], []
+
+    def work():
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        begun.append(process)
+        if stopped:
+            stop()
+        out, error = process.communicate()
+        return process.returncode, out, error
+
+    def stop():
+        stopped.append(True)
+        for process in begun:
+            process.send_signal(signal.SIGTERM)
+
+    return interruptibly(work, stop)
+
+
 def _run(command, paths, options, names=()):
     """Runs a command with --json. 0 and 1 are answers; another status is the exception for it."""
     words = [program(), command, "--json", *_words(options), "--", *map(_path, paths), *names]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
-    said = done.stderr.decode("utf-8", "replace").strip()
+    status, out, said = _outcome(words)
+    said = said.decode("utf-8", "replace").strip()
     try:
-        result = json.loads(done.stdout.decode("utf-8") or "null")
+        result = json.loads(out.decode("utf-8") or "null")
     except ValueError:
         result = None
-    if done.returncode in (0, 1) and isinstance(result, dict):
+    if status in (0, 1) and isinstance(result, dict):
         return result
     error = (result or {}).get("error") or {}
-    message = error.get("message") or said.rpartition("ztstream: ")[2] or f"the program ended with status {done.returncode}"
-    if done.returncode in (130, -2):
+    message = error.get("message") or said.rpartition("ztstream: ")[2] or f"the program ended with status {status}"
+    if status in (130, -2):
         raise KeyboardInterrupt
     message = message.replace("use -f to replace it", "force=True replaces it")
-    raise BY_STATUS.get(done.returncode, Error)(message, error.get("file"), error.get("tensor"))
+    raise BY_STATUS.get(status, Error)(message, error.get("file"), error.get("tensor"))
 
 
 def convert(source, out, **options) -> Dict[str, Any]:

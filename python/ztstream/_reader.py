@@ -4,24 +4,33 @@ import ctypes
 import os
 import re
 import threading
-from ctypes import byref, c_char_p, c_void_p, sizeof
+from ctypes import byref, c_char_p, sizeof
 
 from . import _c, _types
-from ._errors import ArgumentError, Error
+from ._errors import ArgumentError, Error, InputOutputError
+from ._interrupt import interruptibly
 
 _PIECE = 1 << 24  # bytes that a file object is asked for at once
 
 
-class Reader:
+class Reader(_c.Handle):
     """A zts_reader, closed when nothing refers to it any more: a file, a handle, an array in its pages, a call."""
 
-    def __init__(self, pointer, kept=(), raised=()):
-        self._as_parameter_, self.kept = pointer, kept  # functions of the library take a Reader, and keep it for the call
-        self.raised = raised  # exceptions of the caller's file object
-        self._free = _c.c.reader_free  # modules may be gone first when the interpreter ends
+    def __init__(self, kept=(), raised=None):
+        super().__init__(_c.c.reader_free)
+        self.kept = kept
+        self.raised = raised  # exceptions of the caller's file object; None where there is none
 
-    def __del__(self):
-        self._free(self._as_parameter_)
+    def ask(self, function, *arguments, watched=None, long=False, kept=()):
+        """Calls a function of the library that returns a status and uses what is `kept`. One that takes long, or may read a file
+        object, is one that Ctrl-C ends: what interrupts a function that the library calls would be lost."""
+        def work(_=(self, kept)):
+            _c.check(function(*arguments))
+
+        if not long and self.raised is None:
+            return work()
+        with own_errors(self.raised):
+            return interruptibly(work, watched and watched.cancel, leave=True, foreign=self.raised is not None)
 
 
 @contextlib.contextmanager
@@ -60,26 +69,34 @@ def open_paths(paths, options):
         if b"\0" in path:
             raise ArgumentError("a path holds a zero byte")
 
-    def opened():
-        out = c_void_p()
-        _c.check(_c.c.reader_open_all((c_char_p * len(encoded))(*encoded), len(encoded), options, byref(out)))
-        return Reader(out)
-
-    return _c.interruptibly(opened) if any(map(is_url, paths)) else opened()
+    reader = Reader()
+    reader.ask(_c.c.reader_open_all, (c_char_p * len(encoded))(*encoded), len(encoded), options, reader.out,
+               long=any(map(is_url, paths)))
+    return reader
 
 
 def open_buffer(data, options):
     if memoryview(data).readonly and not isinstance(data, bytes):  # ctypes takes the address of others alone
         data = bytes(data)
     address, size, holder = _types.memory_of(data)
-    out = c_void_p()
-    _c.check(_c.c.reader_open_memory(address, size, b"memory", _c.Release(), None, options, byref(out)))
-    return Reader(out, (holder,))
+    reader = Reader((holder,))
+    reader.ask(_c.c.reader_open_memory, address, size, b"memory", _c.Release(), None, options, reader.out)
+    return reader
+
+
+def _piece_of(file, name, count):
+    """Bytes that a file object reads, at least one and no more than that."""
+    piece = file.read(count)
+    if piece is None or not 0 < len(piece) <= count:
+        raise InputOutputError(f"{name}: read({count}) has returned {'None' if piece is None else len(piece)}"
+                               + (" bytes" if piece is not None else "") + "; a file object that is opened returns what there is,"
+                               " at least one byte before its end", name)
+    return bytes(piece)
 
 
 def open_object(file, options):
     """From an object with seek and read."""
-    lock, raised = threading.Lock(), []
+    lock, raised, name = threading.Lock(), [], str(getattr(file, "name", "file object"))
     size = file.seek(0, os.SEEK_END)
 
     def read_at(offset, out, count, _):
@@ -88,20 +105,16 @@ def open_object(file, options):
                 file.seek(offset)
                 done = 0
                 while done < count:
-                    piece = file.read(min(count - done, _PIECE))
-                    if not piece or len(piece) > count - done:
-                        return 5  # EIO
-                    ctypes.memmove(out + done, bytes(piece), len(piece))
+                    piece = _piece_of(file, name, min(count - done, _PIECE))
+                    ctypes.memmove(out + done, piece, len(piece))
                     done += len(piece)
             return 0
         except BaseException as error:  # nothing passes through C
-            if not isinstance(error, OSError):
+            if isinstance(error, InputOutputError) or not isinstance(error, OSError):
                 raised[:] = raised or [error]
             return _c.errno_of(error)
 
-    source = _c.Source(size=sizeof(_c.Source), name=os.fsencode(str(getattr(file, "name", "file object"))), bytes=size,
-                       read_at=_c.ReadAt(read_at))
-    out = c_void_p()
-    with own_errors(raised):
-        _c.check(_c.c.reader_open_source(byref(source), options, byref(out)))
-    return Reader(out, (source, file), raised)
+    source = _c.Source(size=sizeof(_c.Source), name=os.fsencode(name), bytes=size, read_at=_c.ReadAt(read_at))
+    reader = Reader((source, file), raised)
+    reader.ask(_c.c.reader_open_source, byref(source), options, reader.out)
+    return reader

@@ -1,19 +1,18 @@
 """Writing .zt files: save_file for a dict of tensors, Writer for tensors that come one after the other."""
 import ctypes
-import functools
 import operator
 import os
-import threading
 import weakref
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 from . import _c, _json, _types
 from ._errors import ArgumentError, MisuseError
+from ._output import Output
 
 _COMPRESS = {None: 0, "none": 0, "raw": 0, "zstd": 1, "planes": 2}
 _OTHERS = (".safetensors", ".npy", ".npz", ".gguf", ".pt", ".pth", ".ckpt")  # names of files that are not written
-_LONG = 4 << 20  # what may take long to add
+_LONG = 4 << 20  # takes long
 _SMALL = 1 << 20  # what is copied rather than waited for
 _KEPT = 64 << 20  # copies of small tensors that may wait to be written
 
@@ -120,7 +119,7 @@ def _bytes_of(name, value, dtype=None, shape=None):
     return _of_numpy(name, array, dtype, value if isinstance(value, numpy.ndarray) else None)
 
 
-def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync, progress):
+def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync):
     options = _c.WriterOptions()
     _c.c.writer_options_init(byref(options), sizeof(options))
     options.spec = spec.encode()
@@ -129,23 +128,8 @@ def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite
         raise ArgumentError(f"compress is None, 'zstd' or 'planes', not {compress!r}")
     options.compress, options.level, options.min_gain = _COMPRESS[compress], level, min_gain
     options.threads, options.memory_bytes = threads, memory
-    options.overwrite, options.sync, options.progress = bool(overwrite), bool(sync), progress
+    options.overwrite, options.sync = bool(overwrite), bool(sync)
     return options
-
-
-def _alone(method):
-    """A method that a thread may not call, nor a signal handler, while another call is under way."""
-    @functools.wraps(method)
-    def alone(self, *arguments, **options):
-        writer = getattr(self, "_writer_of", self)
-        if not writer._lock.acquire(blocking=False):
-            raise MisuseError(f"{writer._name}: another call is under way; one thread at a time uses a writer", writer._name)
-        try:
-            return method(self, *arguments, **options)
-        finally:
-            writer._lock.release()
-
-    return alone
 
 
 class Writer:
@@ -171,75 +155,33 @@ class Writer:
                  digest: Optional[str] = None, min_gain: float = 0.02, threads: int = 0, memory: int = 0,
                  overwrite: bool = False, sync: bool = True, attributes: Optional[Mapping[str, Any]] = None,
                  _any_name: bool = False):
-        self._writer = None
+        self._output = None
         if not _any_name and isinstance(out, (str, os.PathLike)) and str(os.fspath(out)).endswith(_OTHERS):
             raise ArgumentError(f"{os.fspath(out)}: .zt files are written, and this name ends like another format's",
                                 os.fspath(out))
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
-        self._watched = _c.Watched()
-        self._options = _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync,
-                                 self._watched.progress)
-        self._kept, self._kept_bytes = [], 0
-        pointer = c_void_p()
-        if isinstance(out, (str, os.PathLike)):
-            self._name = os.fspath(out)
-            encoded = os.fsencode(out)
-            if b"\0" in encoded:
-                raise ArgumentError("a path holds a zero byte")
-            _c.check(_c.c.writer_open(encoded, byref(self._options), byref(pointer)))
-        elif hasattr(out, "write"):
-            self._name = str(getattr(out, "name", "file object"))
-            self._sink = self._sink_of(out)
-            _c.check(_c.c.writer_open_sink(byref(self._sink), byref(self._options), byref(pointer)))
-        else:
-            raise TypeError(f"what is written to is a path or a file object, not {type(out).__name__}")
-        self._writer = pointer
-        self._free = _c.c.writer_free
-        if attributes:
-            try:
+        options = _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync)
+        self._kept_bytes = 0
+        self._output = Output(out)
+        self._name = self._output.name
+        try:
+            self._output.open(options)
+            if attributes:
                 self.set(attributes)
-            except BaseException:
-                self.close()
-                raise
+        except BaseException:
+            self.close()
+            raise
 
-    def _sink_of(self, out):
-        def append(data, size, _):
-            try:
-                left = ctypes.string_at(data, size)
-                while left:
-                    count = out.write(left)
-                    left = b"" if count is None else left[count:]
-                return 0
-            except BaseException as raised:  # nothing passes through C
-                if self._watched.raised is None:
-                    self._watched.raised = raised
-                return _c.errno_of(raised)
-
-        return _c.Sink(size=sizeof(_c.Sink), name=os.fsencode(self._name), append=_c.Append(append))
-
-    def _pointer(self):
-        if self._writer is None:
+    def _call(self, function, *arguments, nbytes=0, kept=None):
+        if self._output is None:
             raise MisuseError(f"{self._name}: the writer is closed", self._name)
-        if self._pid != os.getpid():
-            raise MisuseError(f"{self._name}: the writer can only be used in the process that opened it", self._name)
-        return self._writer
-
-    def _call(self, function, *arguments, nbytes=0):
-        """A function of the library that returns a status; what takes long, or may, so that Ctrl-C ends it."""
-        if nbytes >= _LONG:
-            self._watched.run(function, self._pointer(), *arguments)
-        else:
-            self._watched._check(function(self._pointer(), *arguments))
+        self._output.call(function, *arguments, nbytes=nbytes, kept=kept)
 
     # ---- adding ----
 
-    @_alone
     def set(self, attributes: Mapping[str, Any]) -> None:
         """Sets attributes of the file: texts, numbers, bools, None, bytes, and lists and dicts of them."""
         self._call(_c.c.writer_set_json, _json.dumps(dict(attributes)))
 
-    @_alone
     def add(self, name: str, array, *, dtype: Optional[str] = None, shape: Optional[Sequence[int]] = None,
             attributes: Optional[Mapping[str, Any]] = None) -> None:
         """Adds a dense tensor. When this returns, the array may be changed and reused.
@@ -259,15 +201,13 @@ class Writer:
             return self._add_object(name, "dense", data.shape, {"data": data}, attributes)
         if data.nbytes < _SMALL and not hold:
             data = data.copied()
-        self._kept.append(data)
         self._kept_bytes += data.nbytes if data.fresh else 0
         encoded, shape = _encoded(name), _dims(name, data.shape)
         self._call(_c.c.writer_add, encoded, len(encoded), data.dtype.encode(), shape, len(data.shape), data.address,
-                   data.nbytes, nbytes=data.nbytes)
+                   data.nbytes, nbytes=data.nbytes, kept=data)
         if self._kept_bytes > _KEPT:
             self._flush()
 
-    @_alone
     def alias(self, name: str, of: str) -> None:
         """A second name for a tensor that was added before; both share their bytes."""
         encoded, first = _encoded(name), _encoded(of)
@@ -285,7 +225,6 @@ class Writer:
                                   attributes=text, parts=table, part_count=len(parts), part_size=sizeof(_c.Part))
         return declared, (table, dims, encoded, text)
 
-    @_alone
     def add_object(self, name: str, format: str, shape: Sequence[int], parts: Mapping[str, Any], *,
                    attributes: Optional[Mapping[str, Any]] = None) -> None:
         """Adds an object of several parts: format "sparse_csr", "sparse_coo", "quantized_group", or one of your own with a
@@ -300,11 +239,9 @@ class Writer:
         declared, held = self._declare(name, format, tuple(shape),
                                        [(role, each.dtype, each.address, each.nbytes) for role, each in data.items()],
                                        attributes)
-        self._kept.append((data, held))
-        self._call(_c.c.writer_add_object, byref(declared), nbytes=_LONG)
+        self._call(_c.c.writer_add_object, byref(declared), nbytes=_LONG, kept=(data, held))
         self._flush()
 
-    @_alone
     def begin(self, name: str, dtype: str, shape: Sequence[Optional[int]], *,
               attributes: Optional[Mapping[str, Any]] = None) -> "Stream":
         """Begins a dense tensor whose bytes come piece by piece: a Stream, which is a context manager.
@@ -320,52 +257,39 @@ class Writer:
 
     # ---- ending ----
 
-    @_alone
     def flush(self) -> None:
         """Waits until all that was added has been handed to the file."""
         self._flush()
 
     def _flush(self):
         self._call(_c.c.writer_flush, nbytes=_LONG)
-        self._kept, self._kept_bytes = [], 0
+        self._kept_bytes = 0
 
-    @_alone
     def finish(self) -> None:
         """Writes the manifest and publishes the file. The writer is used up."""
-        self._pointer()
         try:
             self._call(_c.c.writer_finish, nbytes=_LONG)
         finally:
-            self._close()
+            self.close()
 
-    @_alone
     def close(self) -> None:
         """Drops the writer. The output of one that was not finished is removed."""
-        self._close()
-
-    def _close(self):
-        pointer, self._writer = self._writer, None
-        try:
-            if pointer is not None:
-                self._free(pointer)  # ends the threads that read what is kept
-        finally:
-            self._kept = []
+        output, self._output = self._output, None
+        if output is not None:
+            output.end()
 
     def __enter__(self) -> "Writer":
-        self._pointer()
+        if self._output is None:
+            raise MisuseError(f"{self._name}: the writer is closed", self._name)
         return self
 
     def __exit__(self, kind, *_) -> None:
-        if self._writer is None:
+        if self._output is None:
             return
         if kind is None:
             self.finish()
         else:
             self.close()
-
-    def __del__(self):
-        if getattr(self, "_writer", None) is not None:
-            self._close()
 
     def __reduce__(self):
         raise TypeError("a writer cannot be pickled")
@@ -375,23 +299,21 @@ class Stream:
     """A tensor whose bytes come piece by piece. Made by Writer.begin."""
 
     def __init__(self, writer, name, dtype, shape, open_end):
-        self._writer_of, self._name, self._dtype = writer, name, dtype
+        self._writer, self._name, self._dtype = writer, name, dtype
         self._shape, self._open_end, self._bytes, self._done = shape, open_end, 0, False
 
-    @_alone
     def write(self, data) -> None:
         """Appends a buffer or an array, which is copied."""
         piece = _bytes_of(self._name, data, self._dtype)
-        writer = self._writer_of
+        writer = self._writer
         writer._call(_c.c.writer_append, piece.address, piece.nbytes, nbytes=piece.nbytes)
         self._bytes += piece.nbytes
 
-    @_alone
     def close(self) -> None:
         """Ends the tensor; its size must agree with its shape."""
         if self._done:
             return
-        self._done, writer = True, self._writer_of
+        self._done, writer = True, self._writer
         if self._open_end:
             row = _types.find(self._dtype)[1]
             for each in self._shape[1:]:

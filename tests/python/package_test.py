@@ -168,6 +168,19 @@ class Reading(Case):
         with self.assertRaisesRegex(ztstream.InputOutputError, "No space"):
             ztstream.open(Failing(b"x" * 100))
 
+        class Strange(io.BytesIO):
+            answer = None
+
+            def read(self, count=-1):
+                return self.answer
+
+        source = Strange(pathlib.Path(self.raw).read_bytes())
+        for answer, said in ((None, "None"), (b"", "0 bytes"), (bytes(1000), "1000 bytes")):
+            source.answer = answer
+            with self.assertRaisesRegex(ztstream.InputOutputError, rf"^file object: read\(\d+\) has returned {said}; a file object that "
+                                        "is opened returns what there is, at least one byte before its end$"):
+                ztstream.open(source)
+
     def test_exceptions_of_file_objects(self):
         """What a file object raises, Ctrl-C too, comes out of the call that has asked it; no bytes are made up."""
         class Raising(io.BytesIO):
@@ -389,8 +402,8 @@ def read():
     values.append(tensor.numpy().sum())
 source = Slow(open(sys.argv[1], "rb").read())
 file = ztstream.open(source)
-tensor, free = file["a"], file._held._free
-file._held._free = lambda pointer: (ended.append("closed"), free(pointer))
+tensor, close = file["a"], file._held.close
+file._held.close = lambda: (ended.append("closed"), close())
 source.slow = True
 thread = threading.Thread(target=read)
 thread.start()

@@ -37,12 +37,13 @@ class Writing(Case):
         path = self.path("x.zt")
         kept = []
         out = ztstream.Writer(path, compress="planes", threads=2)
-        free = out._free
-        out._free = lambda pointer: (kept.append(len(out._kept)), free(pointer))
+        output = out._output
+        close = output.close
+        output.close = lambda: (kept.append(len(output._kept)), close())
         for name in "abc":
             out._put(name, _writer._bytes_of(name, numpy.random.default_rng(1).random((300, 2500)).T), hold=True)
         out.close()
-        self.assertEqual((kept, out._kept, os.listdir(self.folder)), ([3], [], []))
+        self.assertEqual((kept, output._kept, os.listdir(self.folder)), ([3], [], []))
 
     def test_ties(self):
         path, w = self.path("x.zt"), numpy.arange(12.0).reshape(3, 4)
@@ -225,12 +226,51 @@ class Writing(Case):
         ztstream.save_file(tensors, self.path("x.zt"), compress="zstd")
         self.assertEqual(data, pathlib.Path(self.path("x.zt")).read_bytes())
 
-        class Full(io.RawIOBase):
+    def test_failing_file_objects(self):
+        """A file object says how many bytes it has taken; none is made up, none waited for without an end."""
+        class Sink:
+            def __init__(self, answer, at=1):
+                self.answer, self.at, self.calls, self.data = answer, at, 0, b""
+
             def write(self, data):
+                self.calls += 1
+                if self.calls < self.at:
+                    self.data += data
+                    return len(data)
+                if isinstance(self.answer, BaseException):
+                    raise self.answer
+                return self.answer(self, data)
+
+            def short(self, data):
+                self.data += data[:700]
+                return min(700, len(data))
+
+        tensors = {"w": numpy.random.default_rng(1).random(1 << 15)}
+        sink = Sink(Sink.short)
+        ztstream.save_file(tensors, sink)
+        self.assertEqual(sink.data, ztstream.save(tensors))
+        for at in (1, 2, 3):
+            for answer in (0, -1, None, "x", 1.0, 1 << 40, [8]):
+                with self.subTest(answer=answer, at=at), self.assertRaisesRegex(
+                        ztstream.InputOutputError, r"^file object: write\(\) of \d+ bytes has returned .*; a file object returns how "
+                        "many it has taken, at least one$") as raised:
+                    ztstream.save_file(tensors, Sink(lambda sink, data, answer=answer: answer, at))
+                self.assertIn(repr(answer), str(raised.exception))
+            for error in (OSError(28, "no space"), RuntimeError("mine"), KeyboardInterrupt(), SystemExit(3)):
+                with self.subTest(error=error, at=at), self.assertRaises(type(error)) as raised:
+                    ztstream.save_file(tensors, Sink(error, at))
+                self.assertIs(raised.exception, error)
+
+        class Buffered(io.BytesIO):
+            def flush(self):
                 raise OSError(28, "no space")
 
-        with self.assertRaises(OSError):
-            ztstream.save_file(tensors, Full())
+        with self.assertRaisesRegex(OSError, "no space"):
+            ztstream.save_file(tensors, Buffered())
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        with io.FileIO(reader), io.FileIO(writer, "wb") as pipe, self.assertRaisesRegex(OSError, "has returned None"):
+            ztstream.save_file(tensors, pipe)
 
     def test_fork(self):
         """A child may not use its parent's writer, and does not harm it."""

@@ -1,0 +1,201 @@
+"""Ctrl-C at any moment: of what saves, loads, verifies and converts nothing is left, nothing hangs, nothing ends the process.
+
+Needs no numpy, so that any Python tries it. ZT_INTERRUPTS sets how often each way is interrupted; 2500 makes 20,000 in all.
+"""
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+if not os.environ.get("ZT_INSTALLED"):
+    sys.path[:0] = [str(ROOT / "python")]
+    os.environ.setdefault("ZTSTREAM_LIBRARY", str(ROOT / "build/release/capi/libztstream.so.0"))
+    os.environ.setdefault("ZTSTREAM_PROGRAM", str(ROOT / "build/release/bin/ztstream"))
+    os.environ["PYTHONPATH"] = str(ROOT / "python")
+COUNT = int(os.environ.get("ZT_INTERRUPTS", "24"))
+
+# Each way is a function that takes milliseconds. What it leaves behind when it is interrupted is what is looked for.
+WAYS = '''
+import io, os, random, signal, sys, threading, time
+import ztstream
+os.chdir(sys.argv[1])
+random.seed(int(sys.argv[3]))
+data = random.randbytes(6 << 20) if hasattr(random, "randbytes") else os.urandom(6 << 20)
+shape = (len(data) // 4,)
+
+def fill(out):
+    for i in range(2):
+        out.add("large%d" % i, data, dtype="f32", shape=shape)
+        out.add("small%d" % i, data[:5000], dtype="u8")
+    with out.begin("stream", "u8", (None, 1000)) as rows:
+        rows.write(data[:700000])
+        rows.write(data[:300000])
+
+def writer():
+    with ztstream.Writer("out.zt", compress="planes", overwrite=True, sync=False, attributes={"a": 1}) as out:
+        fill(out)
+
+def save():
+    ztstream.save_file({}, "out.zt", overwrite=True, sync=False)
+
+def object():
+    with ztstream.Writer(io.BytesIO(), compress="zstd") as out:
+        fill(out)
+
+def load():
+    with ztstream.open("in.zt") as file:
+        assert file.attributes == {"a": 1}
+        assert file["large1"].tobytes() == data and len(file) == 5
+
+def load_object():
+    with open("in.zt", "rb") as source, ztstream.open(source) as file:
+        assert file["large1"].tobytes() == data
+        assert file["small1"].tobytes() == data[:5000]
+
+def read():
+    out = {"large0": bytearray(len(data)), "small0": bytearray(5000)}
+    with ztstream.open("in.zt") as file:
+        file.read(out=out)
+    assert out["large0"] == data
+
+def verify():
+    with ztstream.open("in.zt") as file:
+        assert file.verify().verified
+
+def convert():
+    ztstream.convert("in.zt", "out.zt", zstd="planes", force=True, no_sync=True)
+
+def inspect():
+    ztstream.inspect("in.zt")
+
+def handler(*_):
+    global more
+    if more:
+        more -= 1
+        raise KeyboardInterrupt
+
+more = 0
+signal.signal(signal.SIGALRM, handler)
+with ztstream.Writer("in.zt", compress="planes", min_gain=-1, overwrite=True, attributes={"a": 1}) as out:
+    fill(out)
+work, times = globals()[sys.argv[2]], int(sys.argv[5])
+usual, interrupted, late, left = 10, 0, 0, set()
+work()
+files = len(os.listdir("/proc/self/fd"))
+for i in range(int(sys.argv[4])):
+    after = random.uniform(1e-5, usual)
+    begin = time.monotonic()
+    try:
+        try:
+            more = times
+            signal.setitimer(signal.ITIMER_REAL, after, 0.001 if times > 1 else 0)
+            work()
+        finally:
+            more = 0
+        usual = min(usual, time.monotonic() - begin)
+    except KeyboardInterrupt:
+        late = max(late, time.monotonic() - begin - after)
+        interrupted += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    if times > 1:
+        time.sleep(0.15)  # of what is interrupted again while it ends, the rest ends by itself
+    left.update(os.listdir("."))
+time.sleep(0.05)
+print(interrupted, late, ",".join(sorted(left - {"in.zt", "out.zt"})) or "-", len(os.listdir("/proc/self/fd")) - files)
+'''
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+
+
+class Moments(Case):
+    def interrupt(self, way, count, times=1, patience=1.0):
+        done = subprocess.run([sys.executable, "-B", "-c", WAYS, self.folder, way, "1", str(count), str(times)], capture_output=True,
+                              text=True, timeout=3600, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), way)
+        interrupted, late, left, files = done.stdout.split()
+        if COUNT > 100:
+            print(f"{way}: {interrupted} of {count} interrupted, {float(late) * 1000:.0f} ms late at most", flush=True)
+        self.assertGreater(int(interrupted), count // 4, way)
+        self.assertEqual((left, files), ("-", "0"), way)
+        self.assertLess(float(late), patience, way)
+
+    def test_writing(self):
+        for way in ("writer", "save", "object"):
+            with self.subTest(way):
+                self.interrupt(way, COUNT)
+
+    def test_reading(self):
+        for way in ("load", "load_object", "read", "verify"):
+            with self.subTest(way):
+                self.interrupt(way, COUNT)
+
+    def test_several(self):
+        """Keys that are pressed again and again."""
+        for way in ("writer", "object", "load", "convert"):
+            with self.subTest(way):
+                self.interrupt(way, COUNT // 4, times=4)
+
+    def test_programs(self):
+        """They end by themselves, with what they have begun to write."""
+        for way in ("convert", "inspect"):
+            with self.subTest(way):
+                self.interrupt(way, COUNT // 4, patience=5.0)
+
+
+class Ends(Case):
+    def test_exit(self):
+        """A program that ends at once when Ctrl-C came while a slow file object was read, or written to, ends as it says."""
+        code = '''
+import io, signal, sys, threading, time
+import ztstream
+class Slow(io.BytesIO):
+    slow = 0
+    def read(self, count=-1):
+        time.sleep(self.slow)
+        return super().read(count)
+    def write(self, data):
+        time.sleep(self.slow)
+        return super().write(data)
+source = Slow(ztstream.save({}))
+with ztstream.Writer(source, digest="none") as out:
+    out.add("w", bytes(5 << 20), dtype="u8")
+def write():
+    with ztstream.Writer(Slow(), digest="none") as out:
+        Slow.slow = 0.4
+        out.add("w", bytes(5 << 20), dtype="u8")
+file = ztstream.open(source)
+work = {"read": file["w"].tobytes, "write": write, "close": lambda: ztstream.Writer(Slow()).close()}[sys.argv[1]]
+Slow.slow = 0.4 if sys.argv[1] == "read" else 0
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, float(sys.argv[2]))
+begin = time.monotonic()
+try:
+    work()
+    time.sleep(1)
+except KeyboardInterrupt:
+    print(time.monotonic() - begin - float(sys.argv[2]), flush=True)
+sys.exit(7)
+'''
+        for way in ("read", "write", "close"):
+            for after in (0.1, 0.3):
+                with self.subTest(way=way, after=after):
+                    done = subprocess.run([sys.executable, "-B", "-c", code, way, str(after)], capture_output=True, text=True,
+                                          timeout=60, check=False)
+                    self.assertEqual((done.returncode, done.stderr), (7, ""))
+                    self.assertLess(float(done.stdout), 2.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
