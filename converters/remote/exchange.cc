@@ -86,6 +86,7 @@ void Exchange::BeginTry() {
     https_ = url_.starts_with("https://");
   }
   again = tries_ > 0;
+  shunned = false;
   head_ = {};
   refused_ = OkStatus();
   text_.clear();
@@ -179,6 +180,11 @@ bool Exchange::EndTry(const TryEnd& end) {
     Fail(refused_);
     return false;
   }
+  if (!answered && shunned) {
+    Fail(IoError("the server redirects to " + ParseUrl(url_)->origin() +
+                 ", which is this machine or on its link, and is not followed"));
+    return false;
+  }
   if (!answered) {
     // Bytes that `consume` has taken cannot be taken back.
     const bool begun = request.consume && have_ > 0;
@@ -205,8 +211,8 @@ bool Exchange::EndTry(const TryEnd& end) {
   return false;
 }
 
-// Follows a redirect. It refuses a redirect from https to http, and from a name to an address or to
-// this machine. Secrets are not sent to another server.
+// Follows a redirect. It refuses a redirect from https to http, from a name to an address, and from
+// elsewhere to this machine. Secrets are not sent to another server.
 bool Exchange::FollowRedirect(const TryEnd& end) {
   const auto refuse = [&](std::string_view why) {
     Fail(IoError("the server redirects to " + std::string(why)));
@@ -216,8 +222,10 @@ bool Exchange::FollowRedirect(const TryEnd& end) {
   if (!to.ok() || !first.ok() || (to->scheme != "https" && to->scheme != "http"))
     return refuse("something that is not an http URL");
   if (https_ && to->scheme != "https") return refuse("http, which is not secure");
-  const bool near = IsLoopback(*first) || IsAddress(*first);
-  if (!near && (IsLoopback(*to) || IsAddress(*to)))
+  if (redirects_ == 0)
+    local_ = IsLoopback(*first) || IsLocal(HostName(*first)) || IsLocal(end.address);
+  if (!local_ &&
+      (IsLoopback(*to) || IsLocal(HostName(*to)) || (IsAddress(*to) && !IsAddress(*first))))
     return refuse("an address, " + to->origin() + ", which is not followed");
   if (++redirects_ > request.redirects) return refuse("too many places in turn");
   https_ = https_ || to->scheme == "https";

@@ -18,6 +18,7 @@ struct TryEnd {
   bool may_be_done = false;  // the request was sent, and the answer is missing
   std::string problem;       // the message of libcurl
   std::string redirect;      // the absolute URL of a redirect
+  std::string address;       // of the server, unless a proxy was asked
 };
 
 // A thread of the transport.
@@ -34,7 +35,8 @@ class Exchange {
   const std::string& url() const { return url_; }
   // The fields for the current server; secrets are only sent to the first one.
   std::vector<std::string> HeaderFields() const;
-  bool at_first_origin() const { return at_first_origin_; }
+  // True if the server may not be this machine: a redirect from elsewhere led there.
+  bool shuns_local() const { return redirects_ > 0 && !local_; }
   // The number of bytes of `into` that have arrived. Another try continues after them.
   std::uint64_t have() const { return have_; }
 
@@ -55,8 +57,9 @@ class Exchange {
   Lane* lane = nullptr;  // of the transport, that runs it
   std::size_t sent = 0;  // bytes of the body sent in this try
   bool cancelled = false;
-  bool told = false;   // Tell was called
-  bool again = false;  // not the first try: use a new connection
+  bool told = false;     // Tell was called
+  bool again = false;    // not the first try: use a new connection
+  bool shunned = false;  // the server's name led to this machine
 
  private:
   bool Accept();
@@ -67,6 +70,7 @@ class Exchange {
 
   std::string url_;
   bool at_first_origin_ = true;
+  bool local_ = false;  // the first server is this machine, or on its link
   HttpAnswer answer_;
   HttpHead head_;
   Status refused_;  // why this side ended the try

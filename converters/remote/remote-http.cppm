@@ -33,7 +33,7 @@ struct HttpRequest {
   // Signs the fields of a try to the first server: appends what proves who asks.
   std::function<void(std::vector<std::string>&)> sign = {};
   std::string ca_file;
-  // True to ignore the proxies of the environment.
+  // True to ignore the proxies of the environment, as for this machine.
   bool direct = false;
   std::optional<ByteRange> range;
   // The body of PUT and POST. The caller keeps it until the answer has arrived.

@@ -11,7 +11,10 @@ namespace zt::remote::internal {
 std::string_view HostName(const Url& url);
 // The host as the field Host has it: without the port of the scheme.
 std::string HostField(const Url& url);
-// True for a host name or address of this machine: localhost, 127.0.0.0/8, ::1.
+// True if the text is an address of this machine: 127.0.0.0/8, ::1, 0.0.0.0; or, with `link`, one
+// of its link, as those of metadata servers are.
+bool IsLocal(std::string_view address, bool link = true);
+// True for a host name or address of this machine.
 bool IsLoopback(const Url& url);
 // True if the host is an address, not a name.
 bool IsAddress(const Url& url);

@@ -1,8 +1,10 @@
 // zt.remote:http — the threads that run libcurl's multi interface.
 module;
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -48,6 +50,7 @@ struct Try {
   Running exchange;
   CURL* easy;
   curl_slist* fields = nullptr;
+  bool proxied = false;
   char error[CURL_ERROR_SIZE] = {};
 };
 
@@ -88,6 +91,21 @@ int OnSeek(void* from, curl_off_t offset, int origin) {
   return CURL_SEEKFUNC_OK;
 }
 
+// Opens the socket for a redirect from elsewhere, but not to this machine or its link: a name may
+// lead anywhere.
+curl_socket_t OnSocket(void* from, curlsocktype, curl_sockaddr* to) {
+  char text[INET6_ADDRSTRLEN] = {};
+  const void* const bytes =
+      to->family == AF_INET6
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(&to->addr)->sin6_addr)
+          : &reinterpret_cast<const sockaddr_in*>(&to->addr)->sin_addr;
+  if (::inet_ntop(to->family, bytes, text, sizeof text) == nullptr || IsLocal(text)) {
+    static_cast<Exchange*>(from)->shunned = true;
+    return CURL_SOCKET_BAD;
+  }
+  return ::socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
 // Errors that another try cannot change.
 bool IsHopeless(CURLcode code) {
   return code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
@@ -125,17 +143,48 @@ void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
   }
 }
 
-void SetFields(const Curl& curl, Try& attempt) {
+Status SetFields(const Curl& curl, Try& attempt) {
   std::vector<std::string> fields = attempt.exchange->HeaderFields();
+  for (const std::string& field : fields) {
+    if (std::ranges::any_of(field,
+                            [](char c) { return (c >= 0 && c < 32 && c != '\t') || c == 127; }))
+      return InvalidArgument("the value for the header " + field.substr(0, field.find(':')) +
+                             " has a line break or another control character; look at the "
+                             "variable or the file that it comes from");
+  }
   fields.emplace_back("Expect:");  // does not wait for "100 Continue"
   for (const std::string& field : fields) {
     if (curl_slist* const longer = curl.slist_append(attempt.fields, field.c_str()))
       attempt.fields = longer;
   }
   curl.easy_setopt(attempt.easy, CURLOPT_HTTPHEADER, attempt.fields);
+  return OkStatus();
 }
 
-void SetUp(const Curl& curl, Try& attempt) {
+// Sets the proxy that libcurl would find in the environment, with its name and password apart:
+// messages of libcurl show the rest. This machine is asked without one.
+void SetProxy(const Curl& curl, Try& attempt) {
+  const auto url = ParseUrl(attempt.exchange->url());
+  if (attempt.exchange->request.direct || !url.ok() || IsLoopback(*url)) {
+    curl.easy_setopt(attempt.easy, CURLOPT_NOPROXY, "*");
+    return;
+  }
+  std::string proxy = Environment(url->scheme == "https" ? "https_proxy" : "http_proxy");
+  if (proxy.empty() && url->scheme == "https") proxy = Environment("HTTPS_PROXY");
+  for (const char* name : {"all_proxy", "ALL_PROXY"}) {
+    if (proxy.empty()) proxy = Environment(name);
+  }
+  attempt.proxied = !proxy.empty();
+  if (const std::size_t at = proxy.rfind('@'); at != proxy.npos) {
+    const std::size_t scheme = proxy.find("://"), begin = scheme == proxy.npos ? 0 : scheme + 3;
+    const std::string who = proxy.substr(begin, std::max(at, begin) - begin);
+    curl.easy_setopt(attempt.easy, CURLOPT_PROXYUSERPWD, who.c_str());
+    proxy.erase(begin, std::max(at + 1, begin) - begin);
+    curl.easy_setopt(attempt.easy, CURLOPT_PROXY, proxy.c_str());
+  }
+}
+
+Status SetUp(const Curl& curl, Try& attempt) {
   CURL* const easy = attempt.easy;
   Exchange& exchange = *attempt.exchange;
   exchange.BeginTry();
@@ -162,9 +211,13 @@ void SetUp(const Curl& curl, Try& attempt) {
   std::string authorities = exchange.request.ca_file;
   if (authorities.empty()) authorities = Environment("SSL_CERT_FILE");
   if (!authorities.empty()) curl.easy_setopt(easy, CURLOPT_CAINFO, authorities.c_str());
-  if (exchange.request.direct) curl.easy_setopt(easy, CURLOPT_NOPROXY, "*");
+  SetProxy(curl, attempt);
+  if (exchange.shuns_local() && !attempt.proxied) {
+    curl.easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, OnSocket);
+    curl.easy_setopt(easy, CURLOPT_OPENSOCKETDATA, &exchange);
+  }
   SetMethod(curl, easy, exchange);
-  SetFields(curl, attempt);
+  return SetFields(curl, attempt);
 }
 
 // Blocks signals for threads that are started while it lives: signals belong to the program, and
@@ -316,12 +369,12 @@ class Lane {
       const Running exchange = waiting.begin()->second;
       waiting.erase(waiting.begin());
       auto attempt = std::make_unique<Try>(curl, exchange);
-      if (attempt->easy == nullptr) {
-        exchange->Fail(OutOfMemory());
+      const Status ready = attempt->easy == nullptr ? OutOfMemory() : SetUp(curl, *attempt);
+      if (!ready.ok()) {
+        exchange->Fail(ready);
         Tell(*exchange);
         continue;
       }
-      SetUp(curl, *attempt);
       curl.multi_add_handle(multi, attempt->easy);
       active.emplace(exchange.get(), std::move(attempt));
     }
@@ -345,9 +398,13 @@ class Lane {
     end.may_be_done = code != CURLE_OK && !IsBeforeSending(code);
     if (code != CURLE_OK)
       end.problem = attempt.error[0] != '\0' ? attempt.error : curl.easy_strerror(code);
+    end.hopeless = end.hopeless || end.problem.starts_with("Unsupported proxy");
     char* redirect = nullptr;
     curl.easy_getinfo(attempt.easy, CURLINFO_REDIRECT_URL, &redirect);
     if (redirect != nullptr) end.redirect = redirect;
+    char* address = nullptr;
+    curl.easy_getinfo(attempt.easy, CURLINFO_PRIMARY_IP, &address);
+    if (address != nullptr && !attempt.proxied) end.address = address;
     curl_off_t down = 0, up = 0;
     curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
     curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_UPLOAD_T, &up);

@@ -1,6 +1,8 @@
 // zt.remote:url — parsing and encoding of URLs.
 module;
 
+#include <arpa/inet.h>
+
 #include "core/status_macros.h"
 
 module zt.remote;
@@ -22,20 +24,17 @@ int HexDigit(char c) {
   return -1;
 }
 
-bool IsV4(std::string_view host) {
-  int parts = 1, digits = 0;
-  for (const char c : host) {
-    if (c == '.') {
-      if (digits == 0) return false;
-      ++parts;
-      digits = 0;
-    } else if (c >= '0' && c <= '9') {
-      ++digits;
-    } else {
-      return false;
-    }
-  }
-  return parts == 4 && digits > 0;
+// The address that a host is written as, mapped to IPv6; nullopt for a name. The system takes
+// 127.1, 0x7f000001 and 2130706433, too.
+std::optional<std::array<unsigned char, 16>> AddressOf(std::string_view host) {
+  const std::string text(host.substr(0, host.find('%')));
+  std::array<unsigned char, 16> bytes = {};
+  if (::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1) return bytes;
+  struct in_addr v4 = {};
+  if (::inet_aton(text.c_str(), &v4) == 0) return std::nullopt;
+  bytes[10] = bytes[11] = 0xff;
+  std::memcpy(bytes.data() + 12, &v4, 4);
+  return bytes;
 }
 
 }  // namespace
@@ -82,10 +81,23 @@ std::string HostField(const Url& url) {
   return host;
 }
 
+bool IsLocal(std::string_view address, bool link) {
+  const auto bytes = AddressOf(address);
+  if (!bytes) return false;
+  const unsigned char* const v4 = bytes->data() + 12;
+  constexpr unsigned char kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  if (std::equal(std::begin(kMapped), std::end(kMapped), bytes->begin()))
+    return v4[0] == 127 || v4[0] == 0 || (link && v4[0] == 169 && v4[1] == 254);
+  if (link && (*bytes)[0] == 0xfe && ((*bytes)[1] & 0xc0) == 0x80) return true;
+  // :: and ::1
+  return std::all_of(bytes->begin(), bytes->end() - 1, [](unsigned char c) { return c == 0; }) &&
+         bytes->back() <= 1;
+}
+
 bool IsLoopback(const Url& url) {
-  const std::string_view host = HostName(url);
-  return host == "localhost" || host.ends_with(".localhost") || host == "::1" ||
-         (IsV4(host) && host.starts_with("127."));
+  std::string_view host = HostName(url);
+  if (host.ends_with('.')) host.remove_suffix(1);
+  return host == "localhost" || host.ends_with(".localhost") || IsLocal(host, false);
 }
 
 bool IsAddress(const Url& url) {

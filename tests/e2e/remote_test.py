@@ -1,4 +1,6 @@
 """Inputs over HTTP: the same bytes as from a file, and what happens where a server fails, changes its mind or lies."""
+import base64
+import dataclasses
 import json
 import os
 import shutil
@@ -300,6 +302,70 @@ class Faults(remote_server.Remote):
         for place in ("file:///etc/passwd", "ftp://host/x", "gopher://x"):
             self.server.fault = lambda request, place=place: Answer(302, {"Location": place})
             self.fail_with(support.IO, "inspect", self.url, says="not an http URL")
+
+    def test_redirects_to_this_machine(self):
+        """From elsewhere, which a proxy plays: by any spelling of an address, and of the link's, where metadata servers are."""
+        self.environment.update(http_proxy=self.server.origin, no_proxy="")
+        with remote_server.Server() as near:
+            near.files["there.safetensors"] = self.content
+            port = near.origin.rsplit(":", 1)[1]
+            for host in ("127.0.0.1", "127.1", "0x7f.1", "2130706433", "017700000001", "0.0.0.0", "localhost", "localhost.", "a.localhost", "[::1]",
+                         "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "169.254.169.254", "[fe80::1]", "192.0.2.77"):
+                self.server.fault = lambda request, host=host: Answer(302, {"Location": f"http://{host}:{port}/web/there.safetensors"})
+                self.fail_with(support.IO, "inspect", "-q", "http://files.example/m.safetensors", says="the server redirects to an address")
+            self.assertEqual(near.requests, [])
+
+    def test_redirects_to_a_name_of_this_machine(self):
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+                asked.connect(("192.0.2.1", 9))  # sends nothing
+                ours = asked.getsockname()[0]
+            name = socket.gethostname()
+            if ours.startswith("127.") or not socket.gethostbyname(name).startswith("127."):
+                self.skipTest("this machine has no address but the loopback's, or its name leads to another")
+        except OSError as error:
+            self.skipTest(f"this machine has no network: {error}")
+        with remote_server.Server() as near, remote_server.Server(host=ours) as first:
+            near.files["there.safetensors"] = first.files["there.safetensors"] = self.content
+            there = near.url("there.safetensors").replace("127.0.0.1", name)
+            first.fault = lambda request: Answer(302, {"Location": there}) if request.path != "/web/there.safetensors" else None
+            self.fail_with(support.IO, "inspect", "-q", first.url("m.safetensors"), says=f"redirects to {there.removesuffix('/web/there.safetensors')}, which is this machine")
+            self.assertEqual((len(first.requests), near.requests), (1, []))
+            # From there to itself, and from this machine to this machine, it is followed.
+            first.fault = lambda request: Answer(302, {"Location": "/web/there.safetensors"}) if request.path != "/web/there.safetensors" else None
+            self.succeed("inspect", first.url("m.safetensors"))
+            self.server.fault = lambda request: Answer(302, {"Location": there})
+            self.succeed("inspect", self.url)
+
+    def test_proxies_have_secrets(self):
+        """Whatever a variable holds, its password is in no message; a proxy is told of it."""
+        password = base64.b64encode(b"user:SEC%40RET".replace(b"%40", b"@")).decode()
+        with remote_server.Server() as proxy:
+            proxy.files["m.safetensors"] = self.content
+            host = proxy.origin.removeprefix("http://")
+            proxy.fault = lambda request: Answer(407, {"Proxy-Authenticate": "Basic realm=x"}) if (
+                request.headers.get("proxy-authorization") != "Basic " + password) else dataclasses.replace(
+                    proxy.route(dataclasses.replace(request, path=request.path.removeprefix("http://files.example"))))
+            for value in (f"http://user:SEC%40RET@{host}", f"user:SEC%40RET@{host}", f"http://user:SEC@RET@{host}"):
+                self.environment.update(http_proxy=value, no_proxy="")
+                self.succeed("inspect", "http://files.example/web/m.safetensors")
+            self.environment["http_proxy"] = ""
+            for variable, value in (("http_proxy", f"http://user:SECx@{host}"),
+                                    ("https_proxy", "http://user:SECRET@bad host:1"), ("HTTPS_PROXY", "user:SECRET@127.0.0.1:99999"),
+                                    ("all_proxy", "http://user:SECRET@127.0.0.1:abc"), ("ALL_PROXY", "socks9://user:SECRET@127.0.0.1:1"),
+                                    ("https_proxy", "http://user:SEC/RET@127.0.0.1:abc"), ("https_proxy", "http://user:SEC@RET@127.0.0.1:abc")):
+                url = "http://files.example/m.safetensors" if variable == "http_proxy" else "https://files.example/m.safetensors"
+                process = self.run_program("inspect", "--json", url, env={variable: value})
+                self.assertEqual(process.returncode, support.IO, (value, process.stderr))
+                self.assertNotRegex(process.stdout + process.stderr, b"SEC|RET")
+
+    def test_this_machine_is_asked_without_a_proxy(self):
+        with remote_server.Server() as proxy:
+            for variable in ("http_proxy", "all_proxy"):
+                self.environment.update({variable: proxy.origin, "no_proxy": ""})
+                self.succeed("inspect", self.url)
+                self.succeed("inspect", self.url.replace("127.0.0.1", "localhost"))
+            self.assertEqual(proxy.requests, [])
 
     def test_queries_are_not_shown(self):
         secret = "X-Amz-Signature=verysecret"

@@ -163,15 +163,26 @@ class CredentialTests(S3):
 
     def test_no_proxy_is_told_of_credentials(self):
         """The container's are asked of its own address, whatever proxy the rest goes through."""
-        document = json.dumps({"AccessKeyId": ACCESS, "SecretAccessKey": SECRET, "Token": TOKEN, "Expiration": remote_server.stamp(3600)})
+        document = json.dumps({"AccessKeyId": ACCESS, "SecretAccessKey": SECRET, "Expiration": remote_server.stamp(3600)})
         self.server.fault = lambda request: Answer(200, {}, document.encode()) if request.path == "/credentials" else None
         with remote_server.Server() as proxy:
             self.run_program("inspect", self.url, env={
-                "http_proxy": proxy.origin, "no_proxy": "", "AWS_CONTAINER_CREDENTIALS_FULL_URI": self.server.origin + "/credentials",
+                "http_proxy": proxy.origin, "no_proxy": "", "AWS_ENDPOINT_URL": "http://store.example", "AWS_CONTAINER_CREDENTIALS_FULL_URI": self.server.origin + "/credentials",
                 "AWS_CONTAINER_AUTHORIZATION_TOKEN": "ticket"})
             self.assertEqual([request.headers["authorization"] for request in self.server.requests], ["ticket"])
             self.assertGreater(len(proxy.requests), 0)
             self.assertTrue(all(request.path.endswith("/in/m.safetensors") for request in proxy.requests))
+
+    def test_what_would_be_a_header_of_its_own(self):
+        """Line breaks in tokens and names of keys; names with a colon, which libcurl once took for the end."""
+        keys = {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_SESSION_TOKEN": TOKEN}
+        before = len(self.server.requests)
+        for name, header in (("AWS_SESSION_TOKEN", "x-amz-security-token"), ("AWS_ACCESS_KEY_ID", "Authorization")):
+            for more in ("\r\nX-Evil: 1", "\n", "\x01", "\x7f"):
+                self.fail_with_environment({**keys, name: keys[name] + more}, f"the value for the header {header} has a line break")
+        self.assertEqual(len(self.server.requests), before)
+        self.store.access = "a:b:c"
+        self.reads(AWS_ACCESS_KEY_ID="a:b:c", AWS_SECRET_ACCESS_KEY=SECRET)
 
     def fail_with_environment(self, environment, says):
         process = self.run_program("inspect", self.url, env=environment)

@@ -393,7 +393,7 @@ class Hub:
 class Server:
     """Listens on the loopback while it is in use as a context."""
 
-    def __init__(self, tls=None):
+    def __init__(self, tls=None, host="127.0.0.1"):
         self.files = {}         # of the web server: path to content
         self.store, self.hub = Store(), Hub()
         self.fault = None
@@ -462,12 +462,12 @@ class Server:
             def handle_error(self, *_):
                 pass
 
-        self.listener = Listener(("127.0.0.1", 0), Handler)
+        self.listener = Listener((host, 0), Handler)
         self.scheme = "http"
         if tls:
             self.scheme = "https"
             self.listener.socket = tls.wrap_socket(self.listener.socket, server_side=True)
-        self.origin = f"{self.scheme}://127.0.0.1:{self.listener.server_address[1]}"
+        self.origin = f"{self.scheme}://{host}:{self.listener.server_address[1]}"
 
     def __enter__(self):
         self.thread = threading.Thread(target=self.listener.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
