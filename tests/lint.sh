@@ -59,6 +59,10 @@ rule 'A kernel is a plain translation unit: no import, no module.' \
 
 rule 'Imports equal DEPS, and the table in docs/ARCHITECTURE.md equals both.' python3 -B tests/lint_modules.py
 
+# ---- hosts -------------------------------------------------------------------------------------------------------
+rule 'No key that holds a std::vector of numbers: on big-endian hosts libstdc++ 12 compares an eighth of its bytes. InlinedVector is right.' \
+  search '(map|set)<(std::)?((pair|tuple)<[^>]*)?std::vector<' "${cpp[@]}"
+
 # ---- size and shape ----------------------------------------------------------------------------------------------
 too_long() {  # too_long LIMIT FILE...
   local limit=$1

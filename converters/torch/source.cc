@@ -112,8 +112,8 @@ StatusOr<StorageSource::StoragePart> StorageSource::MakePart(const StorageView& 
 // expansion. Parts that repeat elements, or view bytes that others view, count towards it; viewing
 // each byte of a storage once does not.
 Status StorageSource::AssignNumber(StoragePart& part) {
-  std::vector<std::uint64_t> key = {part.direct(), part.storage, part.first, part.bytes,
-                                    static_cast<std::uint64_t>(part.kind)};
+  InlinedVector<std::uint64_t, 8> key = {part.direct(), part.storage, part.first, part.bytes,
+                                         static_cast<std::uint64_t>(part.kind)};
   if (part.kind != Kind::kBytes) {
     key.insert(key.end(), {static_cast<std::uint64_t>(part.dtype), part.pointers});
   }

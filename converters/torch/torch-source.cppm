@@ -109,7 +109,7 @@ class StorageSource : public TensorSource {
                        std::span<const std::uint64_t> values);
 
   std::vector<ServedTensor> entries_;  // by object
-  std::map<std::vector<std::uint64_t>, std::uint64_t> numbers_;
+  std::map<InlinedVector<std::uint64_t, 8>, std::uint64_t> numbers_;
   // By storage: its place's bytes, or the source that holds them in memory.
   std::vector<std::shared_ptr<ByteSource>> readers_;
   std::uint64_t stored_ = 0;  // bytes of all storages

@@ -448,20 +448,21 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
 // Creates the validators of sparse indices. Objects of equal rank with the same index blobs share
 // one; those with one such blob in common share what is kept of it.
 void Engine::MakeSparseValidators(PlanState& run) const {
-  std::map<std::vector<std::uint64_t>, std::shared_ptr<SparseValidator>> known;
-  std::map<std::vector<std::uint64_t>, std::shared_ptr<SparseValidator::Part>> parts;
+  using Numbers = InlinedVector<std::uint64_t, 16>;
+  std::map<Numbers, std::shared_ptr<SparseValidator>> known;
+  std::map<Numbers, std::shared_ptr<SparseValidator::Part>> parts;
   const std::vector<PlannedObject>& objects = run.plan.objects;
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
     const Object& object = *objects[i].object;
     auto validator = SparseValidator::Make(object, options.spec, options.memory_bytes);
     if (validator == nullptr) continue;
-    std::vector<std::uint64_t> key = {object.format == "sparse_csr", object.shape.size()};
+    Numbers key = {object.format == "sparse_csr", object.shape.size()};
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
       const Component& component = object.components[c];
       if (component.role == "values") continue;
       const ComponentId blob = objects[i].components[c].shared_with.value_or(ComponentId{i, c});
-      const std::vector<std::uint64_t> one = {
-          component.role.size(), ByteWidth(component.element.dtype), blob.object, blob.component};
+      const Numbers one = {component.role.size(), ByteWidth(component.element.dtype), blob.object,
+                           blob.component};
       key.insert(key.end(), one.begin(), one.end());
       if (validator->part(c) == nullptr) continue;
       const auto [part, first] = parts.emplace(one, validator->part(c));

@@ -1,11 +1,14 @@
 """Compares two builds of ztstream: the same commands on the same fixtures must give the same bytes.
 
-    compare_hosts.py NATIVE FOREIGN [KIND...]      FOREIGN: a build for another host, or a command that emulates it;
-                                                   KIND: a folder of tests/data, all of them by default
+    compare_hosts.py NATIVE FOREIGN [--every N] [KIND...]
+
+FOREIGN is a build for another host, or a command that emulates it. KIND is a folder of tests/data, or "folders" (those of
+make_folders.py), or "made": all of them by default. --every takes each Nth job of a kind alone.
 
 For every fixture and every option set: exit status, standard error, standard output and every file written. Prints
 counts; exit status 1 on any difference. scripts/try-host.sh runs it.
 """
+import argparse
 import collections
 import concurrent.futures
 import os
@@ -15,6 +18,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+
+import numpy
+
+import make_folders
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "data"
 
@@ -27,45 +34,67 @@ OPTIONS = [
     ("--spec", "1.1", "--zstd", "--digest", "none"),
     ("--spec", "0.1"),
     ("--digest", "xxh3", "-T", "2"),
+    ("--spec", "2.0", "--zstd=planes"),
 ]
 # Those that change values, for formats that hold numbers.
 CONVERSIONS = [("--dtype", dtype, "--on-overflow", "saturate")
                for dtype in ("f16", "bf16", "f32", "f64", "f8_e4m3", "f8_e5m2")]
+CONVERSIONS += [("--dtype", dtype, "--on-overflow", "saturate", "--allow-loss") for dtype in ("i8", "u64")]
 # What is tried with one kind alone.
 SPECIAL = {
     "gguf": [("--dequantize", "f32"), ("--dequantize", "f16"), ("--dequantize", "bf16")],
     "gptq": [("--quant", "group")],
     "awq": [("--quant", "group")],
+    "hdf5": [("--exclude", "text")],
 }
 
 
-def fixtures():
-    """(kind, inputs): every fixture of every format that is read."""
+# Kinds of which every file is an input, whatever its suffix, and those of which one is.
+WHOLE = ("torch", "torch-streams", "torch-pickles", "onnx", "hdf5")
+ARCHIVES = (".safetensors", ".npy", ".npz", ".gguf", ".zt")
+
+
+def make(folder):
+    """Inputs that no file of tests/data holds."""
+    for name, fill in make_folders.FOLDERS.items():
+        (folder / "folders" / name).mkdir(parents=True)
+        fill(folder / "folders" / name)
+    (folder / "made").mkdir()
+    for bits, signaling, quiet in ((16, 0x7c01, 0x7e00), (32, 0x7f800001, 0x7fc00000), (64, 0x7ff << 52 | 1, 0x7ff8 << 48)):
+        patterns = [signaling, quiet, signaling | 1 << (bits - 1), 0, 1] * 100
+        numpy.save(folder / f"made/nan{bits}.npy", numpy.array(patterns, f"<u{bits // 8}").view(f"<f{bits // 8}"))
+
+
+def fixtures(made):
+    """(kind, input): every fixture of every format that is read."""
     for path in sorted(DATA.glob("*/*")):
         kind = path.parent.name
         if kind in ("gptq", "awq", "manifests", "hf-sharded"):
             continue
         if path.name.startswith("split-"):
             continue
-        if path.suffix in (".safetensors", ".npy", ".npz", ".gguf", ".zt"):
+        if path.suffix in ARCHIVES or kind in WHOLE and path.is_file() and path.name != "expected.json":
             yield kind, path
+    yield "onnx", DATA / "onnx/ext/m.onnx"
     yield "gguf", DATA / "gguf/split-00001-of-00003.gguf"
-    for folder in ("gptq", "awq", "hf-sharded"):
+    for folder in ("gptq", "awq", "hf-sharded", "dcp"):
         yield folder, DATA / folder
+    for path in sorted(made.glob("*/*")):
+        yield path.parent.name, path
 
 
-def jobs():
+def jobs(made):
     """(kind, commands): commands run one after the other in one folder."""
-    for kind, path in fixtures():
+    for kind, path in fixtures(made):
         yield kind, [("inspect", "--json", path), ("verify", "--json", path)]
         options = [*OPTIONS, *SPECIAL.get(kind, []), *CONVERSIONS]
         if kind == "convert":  # the same few values in many types
             options = [(), *CONVERSIONS]
-        elif kind in ("corpus", "npy-reject"):  # most of these are refused
+        elif kind in ("corpus", "npy-reject", "torch-pickles"):  # most of these are refused
             options = OPTIONS[:2]
         for option_set in options:
             yield kind, [("convert", path, "-o", "out.zt", *option_set), ("verify", "--json", "out.zt")]
-        if kind not in ("convert", "corpus", "npy-reject"):
+        if kind not in ("convert", "corpus", "npy-reject", "torch-pickles"):
             back = [("extract", "out.zt", "-o", name)
                     for name in ("back.safetensors", "back.npz", "back.gguf", "folder")]
             yield kind, [("convert", path, "-o", "out.zt"), *back, ("diff", path, "out.zt")]
@@ -111,9 +140,22 @@ def differences(commands, native, foreign):
 
 
 def main():
-    native, foreign = (os.path.abspath(path) for path in sys.argv[1:3])
-    kinds = set(sys.argv[3:])
-    work = [job for job in jobs() if not kinds or job[0] in kinds]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("programs", nargs=2, type=os.path.abspath)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("kinds", nargs="*")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        make(pathlib.Path(folder))
+        of_kinds = collections.defaultdict(list)
+        for job in jobs(pathlib.Path(folder)):
+            of_kinds[job[0]].append(job)
+        work = [job for kind, all_of in of_kinds.items() if not options.kinds or kind in options.kinds
+                for job in all_of[::options.every]]
+        return compare(*options.programs, work)
+
+
+def compare(native, foreign, work):
     ran, files, written, different = collections.Counter(), collections.Counter(), 0, 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         pairs = pool.map(lambda job: (job, run(native, job[1]), run(foreign, job[1])), work)
