@@ -94,15 +94,15 @@ void Truncate(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
   constexpr From kLow = static_cast<From>(std::numeric_limits<To>::min());
   constexpr From kBeyond = static_cast<From>(To{1} << (std::numeric_limits<To>::digits - 1)) * 2;
   constexpr From kLast = kBeyond - kBeyond * (std::numeric_limits<From>::epsilon() / 2);
-  constexpr bool kLastIsWhole = static_cast<From>(static_cast<To>(kLast)) == kLast;
   bool changed = false;
   std::conditional_t<sizeof(From) == 4, std::uint32_t, std::uint64_t> fractions = 0;
   ForEachElement<From>(in, out, count, [&](From value) HWY_ATTR {
-    const From above = value >= kLow ? value : kLow;  // NaN becomes kLow too
+    // A NaN becomes one of the ends: a signaling one kLast where this is FMAXNM and FMINNM.
+    const From above = value >= kLow ? value : kLow;
     const From within = above <= kLast ? above : kLast;
     changed |= within != value;
     const To whole = static_cast<To>(within);
-    fractions += static_cast<From>(whole) != within ? 1 : 0;
+    fractions += within == value && static_cast<From>(whole) != value ? 1 : 0;
     return whole;
   });
   counts.fraction_lost += fractions;
@@ -118,9 +118,8 @@ void Truncate(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT ou
     } else if (whole >= kBeyond) {
       ++counts.overflow;
       StoreAt(std::numeric_limits<To>::max(), out, i);
-      if (!kLastIsWhole) --counts.fraction_lost;  // the loop above counted kLast
     } else if (value < kLow) {
-      ++counts.fraction_lost;  // the loop above clamped it to kLow, which is whole
+      ++counts.fraction_lost;  // the loop above clamped it to kLow
     }
   }
 }
