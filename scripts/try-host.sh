@@ -2,19 +2,31 @@
 # Cross-builds ztstream for another kind of host, runs its tests under qemu-user, and compares the files written
 # there with the ones that the release build writes here, byte for byte.
 #
-#   scripts/try-host.sh s390x|arm64 [FOLDER]     default folder: build/host-ARCH
+#   scripts/try-host.sh s390x|arm64 [FOLDER] [--short]     default folder: build/host-ARCH
 #
-# s390x is big-endian. FOLDER gets a sysroot, Debian's packages for ARCH unpacked (this machine's packages and apt
+# s390x is big-endian. --short builds the program and the tests of kernels alone, and compares each tenth job of every
+# format. FOLDER gets a sysroot, Debian's packages for ARCH unpacked (this machine's packages and apt
 # state are left alone), and the build. Needs qemu-user-static, what scripts/setup.sh installs, and build/release.
 # Exit status: 0 only where everything was there, was built, passed and came out equal.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 . scripts/try-common.sh
+targets=(module_tests fuzz_targets ztstream) select=(-L "module|seeds") every=1 words=()
+for word in "$@"; do
+  case "$word" in
+    --short)
+      kernels=(planes_test compress_test digest_test transform_bytes_test transform_convert_test stats_test dequant_test)
+      targets=(ztstream "${kernels[@]}") select=(-R "^($(IFS='|' && echo "${kernels[*]}"))\$") every=10
+      ;;
+    *) words+=("$word") ;;
+  esac
+done
+set -- "${words[@]}"
 case "${1:-}" in
   s390x) arch=$1 processor=s390x qemu=qemu-s390x-static ;;
   arm64) arch=$1 processor=aarch64 qemu=qemu-aarch64-static ;;
-  *) usage 2 9; exit 2 ;;
+  *) usage 2 10; exit 2 ;;
 esac
 triple=$processor-linux-gnu
 folder=${2:-build/host-$arch}
@@ -77,17 +89,18 @@ cmake --preset release -B "$folder/build" --log-level=WARNING \
   -DCMAKE_FIND_ROOT_PATH_MODE_PROGRAM=NEVER -DCMAKE_FIND_ROOT_PATH_MODE_PACKAGE=ONLY \
   -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY \
   -DCMAKE_CROSSCOMPILING_EMULATOR="$qemu;-L;$sysroot"
-cmake --build "$folder/build" --target module_tests fuzz_targets ztstream
+cmake --build "$folder/build" --target "${targets[@]}"
 built=$SECONDS
 
 status=0
-ctest --test-dir "$folder/build" --output-on-failure --no-tests=error -L "module|seeds" -j "$(nproc)" || status=1
+ctest --test-dir "$folder/build" --output-on-failure --no-tests=error "${select[@]}" -j "$(nproc)" || status=1
 tested=$SECONDS
 foreign=$folder/ztstream
 printf '#!/bin/sh\nexec %s -L "%s" "%s" "$@"\n' "$qemu" "$sysroot" "$folder/build/bin/ztstream" >"$foreign"
 chmod +x "$foreign"
 file -b "$folder/build/bin/ztstream" 2>/dev/null | cut -d, -f1-2 || true
-/usr/bin/python3 -B tests/lib/compare_hosts.py "$native" "$foreign" || status=1
+/usr/bin/python3 -B tests/lib/worker_calls.py "$folder/build/bin/ztstream" "$qemu" -L "$sysroot" || status=1
+/usr/bin/python3 -B tests/lib/compare_hosts.py "$native" "$foreign" --every "$every" || status=1
 echo "try-host.sh: $arch: built in $((built - start)) s, tested in $((tested - built)) s, compared in $((SECONDS - tested)) s:" \
   "$([ $status = 0 ] && echo "all good" || echo FAILED)"
 exit $status

@@ -62,11 +62,13 @@ struct Header {
   std::uint64_t name = 0;  // the last `name` bytes of an error message name the tensor
 };
 
+// By number, as the filter knows them: what libc's functions call differs between architectures.
 // False if the other end is closed.
 bool Send(int socket, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent =
-        Retry([&] { return ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL); });
+    const auto sent = Retry([&] {
+      return ::syscall(SYS_sendto, socket, bytes.data(), bytes.size(), MSG_NOSIGNAL, nullptr, 0);
+    });
     if (sent <= 0) return false;
     bytes = bytes.subspan(static_cast<std::size_t>(sent));
   }
@@ -75,7 +77,9 @@ bool Send(int socket, std::span<const std::byte> bytes) {
 
 bool Receive(int socket, std::span<std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t got = Retry([&] { return ::recv(socket, bytes.data(), bytes.size(), 0); });
+    const auto got = Retry([&] {
+      return ::syscall(SYS_recvfrom, socket, bytes.data(), bytes.size(), 0, nullptr, nullptr);
+    });
     if (got <= 0) return false;
     bytes = bytes.subspan(static_cast<std::size_t>(got));
   }

@@ -4,7 +4,7 @@
 // FAULT_AT     which of them fails, from 1; 0: none
 // FAULT_KIND   an errno as a number, "short" (one byte is done) or "end" (a read finds the end of the file);
 //              "slow": none fails, and each of them takes FAULT_AT milliseconds longer
-//              "confined": none fails; a process that is forked tries, at its first recv, what it must not do, and FAULT_LOG
+//              "confined": none fails; a process that is forked tries, at its first recvfrom, what it must not do, and FAULT_LOG
 //              gets a line "confined" with what came of it: a signal to the program, a mapped file, a signal to itself
 //              "signal": none fails; at that call the process sends itself FAULT_SIGNAL, and the call takes
 //              FAULT_SLEEP milliseconds longer
@@ -236,13 +236,19 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 }
 
 // What the process of libhdf5 asks for first. It may end itself alone, and map no file.
-ssize_t recv(int fd, void* out, size_t size, int flags) {
-  const long self = syscall(SYS_getpid);
+long syscall(long number, ...) {
+  REAL(long, syscall, long, ...);
+  va_list words;
+  va_start(words, number);
+  long word[6];
+  for (int i = 0; i < 6; ++i) word[i] = va_arg(words, long);
+  va_end(words);
+  const long self = number == SYS_recvfrom ? real(SYS_getpid) : g_program;
   if (g_tried != NULL && self != g_program && g_tried[0] == 0) {
     g_tried[0] = 1;
-    g_tried[1] = syscall(SYS_tgkill, g_program, g_program, 0) == 0 ? 0 : errno;
-    g_tried[2] = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0) != MAP_FAILED ? 0 : errno;
-    g_tried[3] = syscall(SYS_tgkill, self, self, 0) == 0 ? 0 : errno;
+    g_tried[1] = real(SYS_tgkill, g_program, g_program, 0) == 0 ? 0 : errno;
+    g_tried[2] = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, (int)word[0], 0) != MAP_FAILED ? 0 : errno;
+    g_tried[3] = real(SYS_tgkill, self, self, 0) == 0 ? 0 : errno;
   }
-  return recvfrom(fd, out, size, flags, NULL, NULL);
+  return real(number, word[0], word[1], word[2], word[3], word[4], word[5]);
 }
