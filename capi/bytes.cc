@@ -128,16 +128,6 @@ void Advise(const ComponentView& component, bool needed) {
   }
 }
 
-void WantLargePages(std::span<std::byte> bytes) {
-  constexpr std::uintptr_t kPage = 4096;
-  constexpr std::size_t kLeast = 4 << 20;
-  if (bytes.size() < kLeast) return;
-  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
-  const std::uintptr_t first = (begin + kPage - 1) & ~(kPage - 1);
-  const std::uintptr_t last = (begin + bytes.size()) & ~(kPage - 1);
-  (void)::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // a hint
-}
-
 std::shared_ptr<ByteSource> CalledBytes(
     std::string name, std::uint64_t bytes,
     std::function<int(std::uint64_t, std::span<std::byte>)> read) {

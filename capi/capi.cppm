@@ -132,10 +132,6 @@ class Mappings {
 // A hint that a component will be read soon, or not again, for its source and the kernel.
 void Advise(const ComponentView& component, bool needed);
 
-// Asks for large pages for a buffer that will be filled: a page fault for every 4 KiB of new memory
-// takes as long as decoding.
-void WantLargePages(std::span<std::byte> bytes);
-
 // ---- attributes, and bytes of a caller ----------------------------------------------------------
 
 // Parses a JSON object to attributes, the inverse of cli::AppendAttributes. kInvalidArgument if it

@@ -1,4 +1,8 @@
 // zt.capi — long calls: reading many ranges by many threads, and watching them.
+module;
+
+#include "core/huge_pages.h"
+
 module zt.capi;
 
 import zt.std;
@@ -152,7 +156,8 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
   for (const Range& range : ranges) {
     bytes += range.out.size();
     const std::uint64_t size = input.component(range.id).bytes;
-    if (Lies(range, size)) WantLargePages(range.out);
+    // A page fault for every small page of new memory takes as long as decoding.
+    if (Lies(range, size)) zt::internal::PreferHugePages(range.out.data(), range.out.size());
     if (range.offset == 0 && range.out.size() == size) whole.push_back(range.id);
   }
   watch.total = bytes;

@@ -4,6 +4,7 @@
 
 #include "compress/huffman.h"
 #include "compress/literals.h"
+#include "convert_reference.h"
 #include "target_iteration.h"
 #include "testing.h"
 
@@ -125,7 +126,7 @@ CodecParameters LayoutOf(const char* type, std::uint64_t frame = std::uint64_t{4
   return FindCodec(Encoding::kPlanes)->Parameters(*ParseElementType(type), frame);
 }
 
-// Normally distributed, of the type's bytes; bf16 is cut off, f16 goes by its own arithmetic.
+// Normally distributed, of the type's bytes; bf16 is cut off, f16 is rounded.
 Bytes Normal(const char* type, std::size_t count, unsigned seed = 1) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal(0, 0.02);
@@ -138,10 +139,7 @@ Bytes Normal(const char* type, std::size_t count, unsigned seed = 1) {
     if (std::string_view(type) == "f64") {
       std::memcpy(&bits, &value, width = 8);
     } else if (std::string_view(type) == "f16") {
-      const auto half = static_cast<_Float16>(single);
-      std::uint16_t narrow;
-      std::memcpy(&narrow, &half, 2);
-      bits = narrow;
+      bits = reference::FromValue(reference::kFormats[2], single, false).bits;
     } else {
       std::uint32_t word;
       std::memcpy(&word, &single, 4);

@@ -2,6 +2,8 @@
 module;
 
 #include <sys/mman.h>
+#include <unistd.h>
+
 #if __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>  // without the sanitizer its macros do nothing
 #else
@@ -37,7 +39,11 @@ struct Buffer::Memory {
 
 namespace {
 
-constexpr std::size_t kPage = 4096;
+// 4 KiB on x86-64; 16 or 64 KiB where aarch64's kernel was built so.
+std::size_t PageSize() {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
 
 std::byte* Allocate(std::size_t capacity) {
   void* data =
@@ -70,7 +76,7 @@ void Spoil([[maybe_unused]] std::byte* data, [[maybe_unused]] std::size_t capaci
 
 // Rounds sizes up to 1/8 of the power of two below, so that similar sizes share memory.
 std::size_t RoundUp(std::size_t size) {
-  const std::size_t step = std::max(kPage, std::bit_floor(size) / 8);
+  const std::size_t step = std::max(PageSize(), std::bit_floor(size) / 8);
   return (size + step - 1) / step * step;
 }
 

@@ -263,9 +263,12 @@ export using ::uint32_t;
 export using ::uint64_t;
 export using ::uint8_t;
 
-// Comparisons of libstdc++'s iterators, found by argument-dependent lookup.
+// Comparisons of libstdc++'s iterators, found by argument-dependent lookup. Since GCC 16 they are
+// friends of the iterators, and libc++ has none.
+#if defined(_GLIBCXX_RELEASE) && _GLIBCXX_RELEASE < 16
 export namespace __gnu_cxx {
 using __gnu_cxx::operator==;
 using __gnu_cxx::operator<=>;
 using __gnu_cxx::operator-, __gnu_cxx::operator+;
 }  // namespace __gnu_cxx
+#endif
