@@ -23,7 +23,7 @@ from make_wheel import ROOT
 EPOCH = int(os.environ["SOURCE_DATE_EPOCH"])
 VERSION = re.search(r"project\(ztstream VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
 # What a system has that can start a program at all; libstdc++ need not be there.
-LIBC = re.compile(r"(libc|libm|libdl|librt|libpthread)\.so\.\d+$|ld-linux|linux-vdso")
+LIBC = re.compile(r"(libc|libm|libdl|librt|libpthread)\.so\.\d+$|ld(-linux|64\.)|linux-vdso")
 # Where `cmake --install` puts them below a prefix (cmake/Install.cmake).
 SHARED = {"docs/man/ztstream.1": "share/man/man1/ztstream.1", "completions/ztstream.bash": "share/bash-completion/completions/ztstream",
           "completions/_ztstream": "share/zsh/vendor-completions/_ztstream",

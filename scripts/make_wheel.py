@@ -18,7 +18,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What every system has (PEP 600).
-SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so\.\d+$|ld-linux|linux-vdso")
+SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so\.\d+$|ld(-linux|64\.)|linux-vdso")
 # Debian packages of which headers alone are used.
 HEADERS = ("libhwy-dev", "nlohmann-json3-dev")
 
@@ -37,8 +37,9 @@ def needed(binary, system=SYSTEM):
 
 
 def looks_beside_itself(data):
-    """A binary with the run path $ORIGIN alone: CMake leaves room behind it, which would stand for the current folder."""
-    data = re.sub(rb"\0\$ORIGIN:+\0", lambda found: b"\0$ORIGIN" + b"\0" * (len(found[0]) - 8), data)
+    """A binary with the run path $ORIGIN alone: CMake leaves room behind it, which would stand for the current folder, or
+    adds where a library of the system lies outside of the usual folders."""
+    data = re.sub(rb"\0\$ORIGIN:[^\0]*\0", lambda found: b"\0$ORIGIN" + b"\0" * (len(found[0]) - 8), data)
     if b"\0$ORIGIN\0" not in data:
         sys.exit("the binaries were not built with the run path $ORIGIN")
     return data

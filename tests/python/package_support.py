@@ -25,6 +25,9 @@ if not INSTALLED:
     os.environ.setdefault("ZTSTREAM_LIBRARY", str(ROOT / "build/release/capi/libztstream.so.0"))
     os.environ.setdefault("ZTSTREAM_PROGRAM", str(ROOT / "build/release/bin/ztstream"))
 SLOW = bool(os.environ.get("ZT_SLOW"))  # under valgrind: fewer turns, and no clocks
+# What a system has that can start a program at all: x86-64, aarch64 and s390x have loaders of their own.
+LIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
+        "ld64.so.1"}
 DATA = pathlib.Path(os.environ.get("ZT_TEST_DATA") or HERE.parent / "data")
 
 import numpy

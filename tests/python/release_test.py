@@ -9,12 +9,10 @@ import sys
 import tarfile
 import unittest
 
-from package_support import DATA, ROOT, Case
+from package_support import DATA, LIBC, ROOT, Case
 
 BUILD = pathlib.Path(os.environ.get("ZT_BUILD") or ROOT / "build/release")
 EPOCH = 1_700_000_000
-# What a system has that can start a program at all.
-LIBC = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "libpthread.so.0", "libdl.so.2", "librt.so.1"}
 
 
 @unittest.skipUnless(all(map(shutil.which, ("ldd", "readelf", "ninja", "dpkg-query", "git"))) and (ROOT / ".git").exists(),
