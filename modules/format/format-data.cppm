@@ -104,6 +104,11 @@ class SparseValidator {
   struct Part;
   std::shared_ptr<Part> part(std::size_t component) const;
   bool SetPart(std::size_t component, const std::shared_ptr<Part>& part);
+  // The memory that the state of a component takes; 0 if there is none.
+  std::uint64_t kept_bytes(std::size_t component) const;
+  // The most row pointers of an object that will share this component of a sparse_csr object. Before
+  // its bytes are added.
+  void AllowRows(std::size_t component, std::uint64_t pointers);
 
   // The result after the last bytes, for an object of the same format and rank with these indices,
   // whose components satisfy their own rules. kDataLoss if a rule is broken, kUnimplemented if the

@@ -74,14 +74,15 @@ StatusOr<std::string> ContentDigest(std::span<const std::byte> manifest, DigestK
 struct CanonicalFault {
   std::string object, component, message;
 };
-// Compares two ranges of `bytes` bytes in the file.
-using SameBytes =
-    std::function<StatusOr<bool>(std::uint64_t a, std::uint64_t b, std::uint64_t bytes)>;
+// A digest of a range of the file that nobody can forge. Called once a range, for those alone that
+// have one size and one xxh3 digest: contents can be made for which the latter is equal.
+using StrongDigest =
+    std::function<StatusOr<std::string>(std::uint64_t offset, std::uint64_t bytes)>;
 // Encodes the manifest at `offset` again as that of a canonical file (2.0 §6.3) and compares: the
 // first difference, or nullopt. Assumes that its digests are correct.
 StatusOr<std::optional<CanonicalFault>> FindCanonicalFault(std::span<const std::byte> manifest,
                                                            std::uint64_t offset,
-                                                           const SameBytes& same);
+                                                           const StrongDigest& strong);
 
 // True if `text` is in Unicode Normalization Form C, as all names of a canonical file are (2.0
 // §6.3).

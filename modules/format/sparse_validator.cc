@@ -184,24 +184,35 @@ class UniqueCells {
 
 // What the rule of rows asks of one component: that columns ascend in each row means that a row
 // begins wherever an index is not above the previous one. So the positions of such indices are
-// kept, and of the row pointers those that differ from the previous one.
+// kept, and of the row pointers those that differ from the previous one. Of as many positions as
+// there are row pointers, one is no beginning of a row: more are not kept.
 struct SparseValidator::Part {
-  explicit Part(bool are_pointers) : pointers(are_pointers) {}
+  Part(bool are_pointers, std::uint64_t most) : pointers(are_pointers), most_bytes(most) {}
 
   void Add(std::uint64_t number) {
     if (pointers) {
-      if (count == 0 || number != last) kept.Push(number);
-    } else if (count > 0 && number <= last) {
-      kept.Push(count);
+      if (count == 0 || number != last) Keep(number);
+    } else if (count > 0 && number <= last && descents < most_descents) {
+      ++descents;
+      Keep(count);
     }
     last = number;
     ++count;
   }
+  void Keep(std::uint64_t number) {
+    if (!complete) return;
+    kept.Push(number);
+    complete = kept.bytes() <= most_bytes;
+    if (!complete) kept = {};
+  }
 
-  bool pointers;
-  bool complete = true;  // false: the memory limit was reached
+  const bool pointers;
+  const std::uint64_t most_bytes;
+  bool complete = true;  // false: nothing is kept, it would take more than `most_bytes`
   Queue kept = {};
   std::uint64_t count = 0, last = 0;
+  // For all objects that share the part: the largest number of row pointers.
+  std::uint64_t most_descents = 0, descents = 0;
 };
 
 namespace {
@@ -246,25 +257,16 @@ struct SparseValidator::State {
                        " bytes of memory; allow more");
   }
 
-  // True if the parts of a sparse_csr object, its own or shared ones, do not fit the memory limit.
-  bool HasTooManyRows() const {
-    return RowBytes() > most_bytes || std::ranges::any_of(indices, [](const Index& each) {
-             return each.part != nullptr && !each.part->complete;
-           });
-  }
-  std::uint64_t RowBytes() const {
-    std::uint64_t bytes = 0;
-    for (const Index& each : indices) bytes += each.part == nullptr ? 0 : each.part->kept.bytes();
-    return bytes;
-  }
-
   void CheckRows() {
+    too_many = too_many || std::ranges::any_of(indices, [](const Index& each) {
+                 return each.part != nullptr && !each.part->complete;
+               });
     const Queue none;
     const Queue *descents = &none, *pointers = &none;
     for (const Index& each : indices) {
       if (each.part != nullptr) (each.part->pointers ? pointers : descents) = &each.part->kept;
     }
-    bad = FindBad(*descents, *pointers);
+    if (!too_many) bad = FindBad(*descents, *pointers);
     for (Index& each : indices) each.part.reset();
   }
 
@@ -293,6 +295,7 @@ std::shared_ptr<SparseValidator> SparseValidator::Make(const Object& object, Spe
   state->csr = object.format == "sparse_csr";
   state->indices.resize(object.components.size());
   bool open = false, any = false;
+  std::uint64_t pointers = kUnknownSize;  // their number, where it is declared
   for (std::size_t c = 0; c < object.components.size(); ++c) {
     const Component& component = object.components[c];
     if (!IsIndexRole(object.format, component.role)) continue;
@@ -300,7 +303,11 @@ std::shared_ptr<SparseValidator> SparseValidator::Make(const Object& object, Spe
     const DType dtype = component.element.dtype;
     if (!IsSignedInt(dtype) && !IsUnsignedInt(dtype)) return nullptr;
     state->indices[c].width = ByteWidth(dtype);
-    if (state->csr) state->indices[c].part = std::make_shared<Part>(component.role == "indptr");
+    if (state->csr) {
+      state->indices[c].part = std::make_shared<Part>(component.role == "indptr", memory_bytes);
+      if (component.role == "indptr" && component.bytes != kUnknownSize)
+        pointers = component.bytes / ByteWidth(dtype);
+    }
     any = true;
     if (component.role != "coords") continue;
     open = component.bytes == kUnknownSize;
@@ -310,6 +317,9 @@ std::shared_ptr<SparseValidator> SparseValidator::Make(const Object& object, Spe
     }
   }
   if (!any || (!unique && !open)) return nullptr;
+  for (State::Index& each : state->indices) {
+    if (each.part != nullptr) each.part->most_descents = pointers;
+  }
   return std::shared_ptr<SparseValidator>(new SparseValidator(std::move(state)));
 }
 
@@ -319,15 +329,11 @@ SparseValidator::~SparseValidator() = default;
 void SparseValidator::Add(std::size_t component, std::span<const std::byte> bytes) {
   State& s = *state_;
   State::Index& index = s.indices[component];
-  if (index.width == 0 || index.shared) return;
-  if (s.too_many && index.part != nullptr) index.part->complete = false;
-  if (s.too_many) return;
+  if (index.width == 0 || index.shared || s.too_many) return;
   if (s.cells) {
     index.numbers.Add(bytes, index.width, [&s](std::uint64_t value) { s.cells->Add(value); });
   } else if (s.csr) {
     index.numbers.Add(bytes, index.width, [&](std::uint64_t value) { index.part->Add(value); });
-    s.too_many = s.RowBytes() > s.most_bytes;
-    index.part->complete = !s.too_many;
   } else if (bytes.size() > s.most_bytes - s.held.size()) {
     s.too_many = true;
   } else {
@@ -343,21 +349,33 @@ bool SparseValidator::SetPart(std::size_t component, const std::shared_ptr<Part>
   State::Index& index = state_->indices[component];
   if (part == nullptr || index.part == nullptr || part->pointers != index.part->pointers)
     return false;
+  part->most_descents = std::max(part->most_descents, index.part->most_descents);
   index.part = part;
   index.shared = true;
   return true;
 }
 
+std::uint64_t SparseValidator::kept_bytes(std::size_t component) const {
+  const std::shared_ptr<Part>& part = state_->indices[component].part;
+  return part == nullptr ? 0 : part->kept.bytes();
+}
+
+void SparseValidator::AllowRows(std::size_t component, std::uint64_t pointers) {
+  const std::shared_ptr<Part>& part = state_->indices[component].part;
+  if (part != nullptr) part->most_descents = std::max(part->most_descents, pointers);
+}
+
 Status SparseValidator::Check(const Object& object) {
   State& s = *state_;
-  s.too_many = s.too_many || s.HasTooManyRows();
+  if (!s.done && s.csr) s.CheckRows();
   if (s.too_many) {
+    s.done = true;
+    s.held = {};
     return s.TooMuch(s.csr ? "finding whether the indices of each row ascend"
                            : "checking coordinates whose number is not declared");
   }
   if (!s.done) {
     s.done = true;
-    s.CheckRows();
     for (std::size_t c = 0; c < s.indices.size() && !s.held.empty(); ++c) {
       if (s.indices[c].width == 0) continue;
       ZT_RETURN_IF_ERROR(WithComponent(s.Release(object, c), object.components[c].role));

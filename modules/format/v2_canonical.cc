@@ -43,46 +43,51 @@ std::optional<CanonicalFault> CheckWords(const Manifest& file) {
 }
 
 // Gives the components of a manifest their blobs of the canonical form: in the order of the names
-// of the first component that refers to each, with equal contents deduplicated. Candidates have
-// equal sizes and digests; then `same` compares the bytes.
-StatusOr<Manifest> PlaceBlobs(const Manifest& file, const SameBytes& same) {
+// of the first component that refers to each, with equal contents deduplicated.
+StatusOr<Manifest> PlaceBlobs(const Manifest& file, const StrongDigest& strong) {
   Manifest again = file;
   again.shards.clear();
   std::vector<Id> order;
-  for (std::uint32_t o = 0; o < file.objects.size(); ++o) {
-    for (std::uint32_t c = 0; c < file.objects[o].components.size(); ++c) order.emplace_back(o, c);
-  }
+  using Blob = std::pair<std::uint32_t, std::uint64_t>;  // shard, offset
+  // The blobs of each size and digest. Where there are several, each has its strong digest.
+  std::map<std::pair<std::uint64_t, std::string_view>, std::map<Blob, std::string>> alike;
   const auto part_of = [&file](Id id) -> const StoredComponent& {
     return file.objects[id.first].components[id.second];
   };
+  const auto blobs_of = [&](const StoredComponent& part) -> std::map<Blob, std::string>& {
+    return alike[{part.length, part.digest}];
+  };
+  for (std::uint32_t o = 0; o < file.objects.size(); ++o) {
+    for (std::uint32_t c = 0; c < file.objects[o].components.size(); ++c) {
+      order.emplace_back(o, c);
+      const StoredComponent& part = part_of({o, c});
+      blobs_of(part).try_emplace({part.shard, part.offset});
+    }
+  }
   std::ranges::sort(order, {},
                     [&](Id id) { return std::tie(file.objects[id.first].name, part_of(id).role); });
-  const auto equal = [&](const StoredComponent& a, const StoredComponent& b) -> StatusOr<bool> {
-    if (a.offset == b.offset && a.length == b.length && a.shard == b.shard) return true;
-    if (a.length != b.length || a.shard != 0 || b.shard != 0) return false;
-    return same(a.offset, b.offset, a.length);
-  };
-  std::map<std::pair<std::uint64_t, std::string_view>, std::vector<Id>> known;
+  // By size, digest and strong digest: the place of each content.
+  std::map<std::tuple<std::uint64_t, std::string_view, std::string>, std::uint64_t> places;
   const std::uint64_t step = Traits(SpecVersion::k2_0).placement;
   again.offset = step;
   for (const Id id : order) {
+    const StoredComponent& is = part_of(id);
+    auto& blobs = blobs_of(is);
+    std::string& known = blobs[{is.shard, is.offset}];
+    if (blobs.size() > 1 && known.empty()) {
+      // Bytes in another file are not looked for here: the file is not canonical anyway.
+      known = "shard " + std::to_string(is.shard) + ", " + std::to_string(is.offset);
+      if (is.shard == 0) {
+        ZT_ASSIGN_OR_RETURN(known, strong(is.offset, is.length));
+      }
+    }
+    const auto [place, first] = places.try_emplace({is.length, is.digest, known}, again.offset);
     StoredComponent& part = again.objects[id.first].components[id.second];
     part.encoding = Encoding::kRaw;
     part.length = part.decoded_bytes;
     part.shard = 0;
-    part.offset = again.offset;
-    auto& held = known[{part.length, part_of(id).digest}];
-    bool first = true;
-    for (const Id other : held) {
-      ZT_ASSIGN_OR_RETURN(const bool found, equal(part_of(other), part_of(id)));
-      if (!found) continue;
-      part.offset = again.objects[other.first].components[other.second].offset;
-      first = false;
-      break;
-    }
-    if (!first) continue;
-    held.push_back(id);
-    again.offset += (part.length + step - 1) / step * step;
+    part.offset = place->second;
+    if (first) again.offset += (part.length + step - 1) / step * step;
   }
   return again;
 }
@@ -102,10 +107,10 @@ CanonicalFault FaultOf(const StoredObject& is, const StoredObject& wanted) {
 
 StatusOr<std::optional<CanonicalFault>> FindCanonicalFault(std::span<const std::byte> manifest,
                                                            std::uint64_t offset,
-                                                           const SameBytes& same) {
+                                                           const StrongDigest& strong) {
   ZT_ASSIGN_OR_RETURN(const Manifest file, v2::DecodeWordsV2(manifest));
   if (auto fault = CheckWords(file)) return fault;
-  ZT_ASSIGN_OR_RETURN(const Manifest again, PlaceBlobs(file, same));
+  ZT_ASSIGN_OR_RETURN(const Manifest again, PlaceBlobs(file, strong));
   const v2::Dialect& dialect = v2::Dialect20();
   v2::Bytes out;
   std::vector<std::size_t> begins;  // offsets of entries

@@ -7,13 +7,12 @@ module zt.reader;
 
 import zt.std;
 import zt.core;
+import zt.digest;
 import zt.format;
 import zt.source;
 
 namespace zt::reader::internal {
 namespace {
-
-constexpr std::uint64_t kStep = 1 << 20;
 
 StatusOr<std::vector<std::byte>> BytesAt(const Reader& reader, std::uint64_t offset,
                                          std::uint64_t bytes) {
@@ -22,15 +21,14 @@ StatusOr<std::vector<std::byte>> BytesAt(const Reader& reader, std::uint64_t off
   return out;
 }
 
-StatusOr<bool> AreEqual(const Reader& reader, std::uint64_t a, std::uint64_t b,
-                        std::uint64_t bytes) {
-  for (std::uint64_t at = 0; at < bytes; at += kStep) {
-    const std::uint64_t part = std::min(kStep, bytes - at);
-    ZT_ASSIGN_OR_RETURN(const auto first, BytesAt(reader, a + at, part));
-    ZT_ASSIGN_OR_RETURN(const auto second, BytesAt(reader, b + at, part));
-    if (first != second) return false;
-  }
-  return true;
+StatusOr<std::string> Sha256At(const Reader& reader, std::uint64_t offset, std::uint64_t bytes) {
+  const auto hasher = MakeHasher(DigestKind::kSha256);
+  ZT_RETURN_IF_ERROR(ReadThrough(reader.bytes(), offset, offset + bytes,
+                                 [&](std::uint64_t, std::span<const std::byte> piece) {
+                                   hasher->Update(piece);
+                                   return true;
+                                 }));
+  return hasher->Finish();
 }
 
 }  // namespace
@@ -51,11 +49,11 @@ Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
   }
   if (unreferenced_bytes > 0) add("", "", "bytes that no blob covers are not zero");
   ZT_ASSIGN_OR_RETURN(const auto bytes, BytesAt(reader, manifest.offset, manifest.bytes));
-  ZT_ASSIGN_OR_RETURN(auto fault, FindCanonicalFault(bytes, manifest.offset,
-                                                     [&reader](std::uint64_t a, std::uint64_t b,
-                                                               std::uint64_t size) {
-                                                       return AreEqual(reader, a, b, size);
-                                                     }));
+  ZT_ASSIGN_OR_RETURN(auto fault,
+                      FindCanonicalFault(bytes, manifest.offset,
+                                         [&reader](std::uint64_t offset, std::uint64_t size) {
+                                           return Sha256At(reader, offset, size);
+                                         }));
   if (fault) add(std::move(fault->object), std::move(fault->component), fault->message);
   const std::uint64_t end = manifest.offset + manifest.bytes;
   const auto footer = EncodeFooter(manifest.offset, bytes, manifest.version);

@@ -75,7 +75,7 @@ class Reader {
 
   // Reads decoded bytes of a component from `offset`, little-endian: decompressed, byte-swapped if
   // the file is big-endian, and with nonzero bools set to 1 in a version that allows others
-  // (ContainerTraits::loose_bools). A compressed component with a seek table serves any range by
+  // (ContainerTraits::loose_bools); in others such a bool is kDataLoss. A compressed component with a seek table serves any range by
   // decoding only the frames it touches. Without one, or with frames of more than 16 MiB
   // (Access::sequential), ranges should ascend: going back, like an error, restarts decoding. Does
   // not check digests of components: see Verify. kUnimplemented if StoredComponent::undecodable
@@ -190,10 +190,10 @@ struct MixedObject {
 };
 // True if the object is such an entry.
 bool IsMixed(const Reader& reader, std::uint32_t object);
-// Splits such an entry into components. kDataLoss if the blob does not match the entry,
+// Splits such an entry into components. kDataLoss if its blob has another size than they,
 // kUnimplemented if its structure is not described.
 StatusOr<MixedObject> TakeApart(const Reader& reader, std::uint32_t object);
-// Reads whole elements of a component from byte `offset`. kDataLoss if an index is out of range.
+// Reads whole elements of a component from byte `offset`. Indices may be out of range.
 Status ReadMixed(const Reader& reader, std::uint32_t object, const MixedObject& mixed,
                  std::uint32_t component, std::uint64_t offset, std::span<std::byte> out);
 
@@ -277,22 +277,22 @@ Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::st
 Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong,
                    std::set<std::uint32_t>& missing);
 
-// Turns an error into a finding about the component that it names, or else about `component`.
 VerifyProblem ProblemOf(const Status& status, std::string_view object, std::string component = "");
-
-// Finds what keeps a file from being canonical (2.0 §6.3), by its bytes.
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
                       std::vector<VerifyProblem>& wrong);
 
+// Equal for components with the same stored bytes, decoded in the same way.
+std::vector<std::uint64_t> KeyOf(const StoredComponent& component);
+
 using AddProblem = std::function<void(std::uint32_t object, VerifyProblem what)>;
 
-// Checks the components in the mixed blobs of sparse entries of 0.1.0; skips objects in `bad`.
-// Broken rules go to `wrong`, entries of unknown structure to `undecodable`.
+// Checks the parts of mixed blobs (0.1.0), but for objects in `bad`; entries of unknown structure go
+// to `undecodable`.
 Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad, const AddProblem& wrong,
                   std::vector<VerifyProblem>& undecodable);
 
-// Checks the rules of IndexChecker; skips objects in `bad`, undecodable ones, and those in a shard
-// in `missing`. Broken rules go to `wrong`, objects that need too much memory to `unchecked`.
+// Checks the rules of IndexChecker, but for objects in `bad` and shards in `missing`; objects that
+// need too much memory go to `unchecked`.
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
                    const AddProblem& wrong, std::vector<VerifyProblem>& unchecked);

@@ -22,6 +22,21 @@ bool CanBeRead(const StoredObject& object, const std::set<std::uint32_t>& missin
 
 }  // namespace
 
+std::vector<std::uint64_t> KeyOf(const StoredComponent& c) {
+  const CodecParameters& with = c.parameters;
+  return {c.role.size(),
+          c.shard,
+          c.offset,
+          c.length,
+          c.decoded_bytes,
+          static_cast<std::uint64_t>(c.encoding),
+          with.frame_content,
+          with.group,
+          with.width,
+          with.rotate,
+          ByteWidth(c.element.dtype)};
+}
+
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
                    const AddProblem& wrong, std::vector<VerifyProblem>& unchecked) {
@@ -47,21 +62,28 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
 namespace zt {
 namespace {
 
-// Equal for components with the same stored bytes, decoded in the same way.
+using reader::internal::KeyOf;
 using BytesKey = std::vector<std::uint64_t>;
 
-void AppendKey(const StoredComponent& c, BytesKey& key) {
-  const CodecParameters& with = c.parameters;
-  key.insert(key.end(), {c.role.size(), c.shard, c.offset, c.length, c.decoded_bytes,
-                         static_cast<std::uint64_t>(c.encoding), with.frame_content, with.group,
-                         with.width, with.rotate, ByteWidth(c.element.dtype)});
-}
+constexpr std::uint64_t kPartCost = 256;  // of a part that keeps nothing
 
 }  // namespace
 
 struct IndexChecker::State {
   State(const Reader& of, std::uint64_t most_bytes)
-      : reader(of), memory_bytes(most_bytes), parts(most_bytes) {}
+      : reader(of), memory_bytes(most_bytes), parts(most_bytes) {
+    if (!Traits(of.manifest().version).unique_indices) return;
+    for (const StoredObject& object : of.manifest().objects) {
+      if (object.format != "sparse_csr") continue;
+      std::uint64_t pointers = 0;
+      for (const StoredComponent& c : object.components) {
+        if (c.role == "indptr") pointers = c.decoded_bytes / ByteWidth(c.element.dtype);
+      }
+      for (const StoredComponent& c : object.components) {
+        if (c.role == "indices") rows[KeyOf(c)] = std::max(rows[KeyOf(c)], pointers);
+      }
+    }
+  }
 
   const Reader& reader;
   const std::uint64_t memory_bytes;
@@ -69,7 +91,8 @@ struct IndexChecker::State {
     std::shared_ptr<SparseValidator> validator;  // null if there is no rule
     Status fed;                                  // what adding the indices said
   };
-  std::map<BytesKey, Seen> seen;  // by all indices of an object, and its rank
+  std::map<BytesKey, std::uint64_t> rows;  // the most row pointers of an object with these indices
+  std::map<BytesKey, Seen> seen;           // by all indices of an object, and its rank
   reader::internal::Recent<BytesKey, SparseValidator::Part> parts;  // of rows
 
   // Adds all indices of an object to `validator`, except those that another one has read.
@@ -79,11 +102,12 @@ struct IndexChecker::State {
       const StoredComponent& stored = object.components[c];
       if (!IsIndexRole(object.format, stored.role)) continue;
       ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes({index, c}));
-      BytesKey key;
-      AppendKey(stored, key);
+      const BytesKey key = KeyOf(stored);
       if (validator.SetPart(c, parts.Find(key))) continue;
+      if (const auto most = rows.find(key); most != rows.end())
+        validator.AllowRows(c, most->second);
       ZT_RETURN_IF_ERROR(FeedOne({index, c}, bytes, validator));
-      if (auto part = validator.part(c)) parts.Add(key, std::move(part), bytes);
+      if (auto part = validator.part(c)) parts.Add(key, part, kPartCost + validator.kept_bytes(c));
     }
     return OkStatus();
   }
@@ -111,7 +135,9 @@ Status IndexChecker::Check(std::uint32_t object) {
   if (!Traits(manifest.version).unique_indices || !IsSparse(stored.format)) return OkStatus();
   BytesKey key = {stored.format == "sparse_csr", stored.shape.size()};
   for (const StoredComponent& c : stored.components) {
-    if (IsIndexRole(stored.format, c.role)) AppendKey(c, key);
+    if (!IsIndexRole(stored.format, c.role)) continue;
+    const BytesKey one = KeyOf(c);
+    key.insert(key.end(), one.begin(), one.end());
   }
   const Object declared = DeclareWithoutAttributes(stored);
   auto found = state_->seen.find(key);

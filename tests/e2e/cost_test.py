@@ -229,6 +229,43 @@ def rows_of_one_index(path, n):
     return "a.zt"
 
 
+def equal_columns_of_one_index(path, n):
+    """Twice the matrices over one row of twice as many equal columns, more than memory keeps: wrong, and found at once."""
+    file, count = make_zt2.File(), 100000 * n
+    values, indices = (file.zstd(bytes(width * count), dtype, frame=1 << 20) for width, dtype in ((1, "u8"), (8, "u64")))
+    for i in range(n):
+        pointers = file.part(struct.pack("<QQ", 0, count), "u64")
+        file.add(f"c{i:06}", [1, 1 << 40], "zt.sparse_csr/1", values=values, indices=indices, indptr=pointers)
+    (path / "a.zt").write_bytes(file.finish())
+    return "a.zt"
+
+
+def contents_of_one_digest(path, n):
+    """Contents that differ have one xxh3: where the first bytes are those of its secret, the next eight do not matter."""
+    file = make_zt2.File()
+    for i in range(n):
+        file.add(f"t{i:06}", [32], data=file.part(bytes.fromhex("b8fe6c3923a44bbe") + struct.pack("<Q", i) + bytes(16)))
+    (path / "a.zt").write_bytes(file.finish())
+    return "a.zt"
+
+
+def entries_of_one_blob(path, n, layout="sparsecoo", shape=(4,) * 15):
+    """Twice the entries of 0.1 over one blob that is twice as large; each has many dimensions."""
+    out = bytearray(make_zt.HEADER_01)
+    entry = 8 * len(shape) + 4
+    blob = zstandard.ZstdCompressor(level=1, write_content_size=True).compress(bytes((n << 20) // (2 * entry) * 2 * entry))
+    offset = make_zt.place(out, blob)
+    (path / "a.zt").write_bytes(make_zt.finish(out, [
+        {"name": f"t{i:06}", "offset": offset, "size": len(blob), "dtype": "float32", "shape": list(shape), "encoding": "zstd",
+         "layout": layout} for i in range(n)], b""))
+    return "a.zt"
+
+
+def rows_of_one_blob(path, n):
+    """The same of rows without elements, whose pointers are all of the blob."""
+    return entries_of_one_blob(path, n, "sparsecsr", [(n << 20) // 40 * 40 // 8 - 1, 4])
+
+
 def attributes(path, n):
     return zt(path, {"x": dense(attributes={f"k{i:07}": i for i in range(n)})}, attributes={f"r{i:07}": "x" for i in range(n)})
 
@@ -517,6 +554,7 @@ def warnings(path, n):
 INSPECT, STATS = ["inspect", "{}"], ["inspect", "--stats", "{}"]
 LISTED, JSON_VERIFY = ["inspect", "--json", "{}"], ["verify", "--json", "{}"]
 VERIFY, LITTLE = ["verify", "{}"], ["verify", "{}", "--memory", "4MiB"]
+IS_CANONICAL = ["verify", "{}", "--canonical"]
 DIFF, AGAINST, ID, SHOW = ["diff", "{}", "{}"], ["verify", "a.zt", "--against", "a.zt"], ["id", "{}"], ["show", "{}", "{tensor}"]
 
 
@@ -551,6 +589,9 @@ REFUSED = {
     # several arrays; a name beyond 2.0's limit; formats of others hold no such layout
     elements_in_disorder: {5: [SHOW]}, columns: {5: [SHOW]}, torch_columns: {5: [SHOW]}, torch_columns_far_apart: {5: [SHOW]},
     components: {5: [SHOW, FOLDER]},
+    # a row does not ascend; the blobs do not lie where those of a canonical file do
+    equal_columns_of_one_index: {1: [VERIFY, LITTLE, JSON_VERIFY], 4: [CONVERT, AS_2_0, CANONICAL, SHARDED, FOLDER, DIFF], 5: [SHOW]},
+    contents_of_one_digest: {1: [IS_CANONICAL]},
     components_of_a_long_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
     components_of_an_escaped_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
     parts_that_are_not_known: {5: [SHOW, ID, AS_2_0, CANONICAL, SHARDED, FOLDER]},
@@ -565,7 +606,8 @@ REFUSED = {
 }
 
 # Tensors that share bytes: written or shown one by one, they are as many times larger than the input.
-MULTIPLIED = (cells_of_one_index, rows_of_one_index, growing_aliases, aliases_of_frames)
+MULTIPLIED = (cells_of_one_index, rows_of_one_index, growing_aliases, aliases_of_frames,
+              entries_of_one_blob, rows_of_one_blob)
 
 # What is counted, how many of it, and the commands that met it.
 CASES = [
@@ -597,6 +639,8 @@ CASES = [
     (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY, extract("gguf")]), (attribute_lists, 400000, [DIFF, CONVERT, SHARDED]),
     (attribute_chains, 2000000, [INSPECT, DIFF, convert("--shards", "1")]),
     (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
+    (equal_columns_of_one_index, 40, [LITTLE, CONVERT]),
+    (contents_of_one_digest, 1500, [VERIFY, IS_CANONICAL]), (entries_of_one_blob, 16, [VERIFY]), (rows_of_one_blob, 40, [VERIFY]),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
 

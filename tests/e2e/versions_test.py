@@ -334,7 +334,7 @@ class Sparse(Versions):
             ({}, UNSUPPORTED, "where its indices lie"),
             ({"sparse_format": "csr", "indptr": [0, 1, 1, 3], "indices": [1, 3, 0]}, UNSUPPORTED, "where its indices lie"),
             ({"layout": "sparsecoo", "data": bytes(41)}, INVALID, "41 bytes"),
-            ({"layout": "sparsecoo", "data": u64(3, 0) + f32(1)}, INVALID, "beyond dimension 0"),
+            ({"layout": "sparsecoo", "data": u64(3, 0) + f32(1)}, INVALID, "index 0 is 3, beyond the dimension of 3"),
             ({"layout": "sparsecsr", "data": u64(0, 1, 1, 9) + u64(1, 3, 0) + f32(1, 2, 3)}, INVALID, "row pointer is 9"),
             ({"layout": "sparsecsr", "data": u64(0, 1)}, INVALID, "3 rows"),
             ({"layout": "sparsecsr", "shape": [12], "data": u64(0, 1)}, INVALID, "[12]"),
