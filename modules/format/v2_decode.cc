@@ -246,6 +246,8 @@ Status DecoderV2::DecodePart(StoredComponent& part) {
     } else if (field == kType) {
       ZT_RETURN_IF_ERROR(ReadText("type", &text));
       part.element.type = text;
+      // No type is named so (§3.5), and nobody can say what it means (§4.2).
+      if (text.empty()) part.undecodable = "type '' is not known";
     } else if (field == kBlob) {
       ZT_RETURN_IF_ERROR(DecodeBlob(part));
     } else if (field == kShard) {

@@ -406,10 +406,24 @@ Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> o
 
 Status Reader::ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
   ZT_RETURN_IF_ERROR(ReadDecoded(id, offset, out));
-  if (state_->HasLooseBools(id)) {
+  const StoredObject& stored = manifest().objects[id.object];
+  const ElementType& element = stored.components[id.component].element;
+  const bool is_bool = element.dtype == DType::kBool;
+  if (is_bool && Traits(manifest().version).loose_bools) {
+    if (!state_->HasLooseBools(id)) return OkStatus();
     for (std::byte& each : out) each = std::byte{each != std::byte{0}};
+    return OkStatus();
   }
-  return OkStatus();
+  if (!is_bool && element.type != "f4_e2m1") return OkStatus();
+  // Of packed elements the last byte alone has a rule.
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, state_->Size(id));
+  if (!is_bool && size - offset > out.size()) return OkStatus();
+  const Object object = is_bool ? DeclareWithoutAttributes(stored) : Declare(stored);
+  const auto rule = RuleOf(object, id.component, size);
+  if (!rule) return OkStatus();
+  DataValidator validator(*rule, offset);
+  validator.Add(out);
+  return validator.Check(object, std::nullopt);
 }
 
 Status Reader::ReadDecoded(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {

@@ -57,13 +57,18 @@ class Verdicts(support.EndToEnd):
             return entry_01(struct.pack(f"{order}{len(indices)}Qf", *indices, 1.5) + more, layout=layout, **fields)
 
         self.agree(coo(1, 1), GOOD)
-        self.agree(coo(1, 2), DAMAGED, "index 2 of entry 0 is beyond dimension 1 of shape [2, 2]")
+        self.agree(coo(1, 2), DAMAGED, "index 1 is 2, beyond the dimension of 2")
         self.agree(coo(1, 1, more=b"abc"), DAMAGED, "the blob of 23 bytes is not a whole number of entries of 20 bytes")
         for order in "<>":
             self.agree(coo(1, 1, order=order, data_endianness="big"), UNDECODABLE, "it is sparse with data_endianness 'big'")
         csr = make_zt2.u64s(0, 1, 2) + make_zt2.u64s(0, 1) + bytes(8)
         self.agree(entry_01(csr, layout="sparsecsr"), GOOD)
         self.agree(entry_01(csr[:8] + make_zt2.u64s(3) + csr[16:], layout="sparsecsr"), DAMAGED, "row pointer 2 is 2, less than")
+        self.agree(entry_01(csr[:16] + make_zt2.u64s(1) + csr[24:], layout="sparsecsr"), DAMAGED, "the last row pointer is 1, there are 2 indices")
+        self.agree(entry_01(csr + b"abc", layout="sparsecsr"), DAMAGED, "has 27 bytes, not a whole number of indices and values of 4 bytes")
+        both = [{"name": name, "dtype": "float32", "shape": shape, "layout": "sparsecoo", "data": struct.pack("<QQf", 1, 2, 1.5)}
+                for name, shape in (("a", [2, 3]), ("b", [2, 2]))]  # one look at one blob, a verdict for each
+        self.agree(make_zt.encode_01([both[0], both[1] | {"data": b"", "offset": 64, "size": 20}]), DAMAGED, "tensor 'b'")
         self.agree(entry_01(bytes(8), layout="sparse"), UNDECODABLE, "does not say where its indices lie")
 
     def test_bools_of_0_1_are_true_where_they_are_not_zero(self):
@@ -101,6 +106,28 @@ class Verdicts(support.EndToEnd):
         self.agree(entry_01(bytes(16), dtype="float8"), REFUSED, "dtype 'float8' is not a dtype of version 0.1.0")
 
     # ---- 2.0 ----
+
+    def test_what_a_type_forbids_is_not_shown(self):
+        bool_2, nibble = one(content=b"\0\1\2\1", shape=(4,), type="bool").finish(), one(content=b"\x11\xf1", shape=(3,), type="f4_e2m1").finish()
+        of_1_2 = make_zt.encode_1({"t": {"shape": [4], "components": {"data": {"dtype": "bool", "data": b"\0\1\2\1"}}}})
+        for content, says in ((bool_2, "element 2 of bool is 2, neither 0 nor 1"), (of_1_2, "element 2 of bool is 2, neither 0 nor 1"),
+                              (nibble, "the last byte of an odd number of f4_e2m1 is 241, its high half is not 0")):
+            path = self.agree(content, DAMAGED, says)
+            self.fail_with(INVALID, "show", path, "t", says=says)
+        self.assertEqual(self.succeed("show", self.put("b.zt", bool_2), "t[:2]"), b"[False  True]\n")
+
+    def test_rows_that_do_not_ascend_in_any_memory(self):
+        """One row of equal columns, far more of them than memory would keep."""
+        file, count = File(), 3_000_000
+        file.add("m", [1, 4], "zt.sparse_csr/1", values=file.zstd(bytes(count), "u8", frame=1 << 20),
+                 indices=file.zstd(bytes(4 * count), "u32", frame=1 << 20), indptr=file.part(u32s(0, count), "u32"))
+        path, says = self.put("in.zt", file.finish()), "index 1 is not more than the one before in its row"
+        for memory in ((), ("--memory", "2MiB", "-T", "1")):
+            self.expect(DIFFERS, "verify", path, *memory, says=says)
+            self.fail_with(INVALID, "diff", path, path, *memory, says=says)
+            for spec in ("1.2", "2.0"):
+                self.fail_with(INVALID, "convert", path, "-o", self.path("o.zt"), "-f", "--spec", spec, *memory, says=says)
+            self.fail_with(INVALID, "extract", path, "-o", self.path("o.npz"), "-f", *memory, says=says)
 
     def test_sparse_indices_of_2_0(self):
         twice, unsorted = make_zt2.coo(coords=(0, 0, 1, 1)), make_zt2.csr(indices=(2, 0, 1))

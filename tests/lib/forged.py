@@ -7,7 +7,7 @@ import hashlib
 import struct
 
 import make_zt
-from agreement import BAD, GOOD, UNKNOWN
+from agreement import BAD, GOOD, OPAQUE, UNKNOWN
 from make_zt2 import File, csr, u64s
 from zt2read import encode_cbor
 
@@ -152,6 +152,8 @@ def files_2_0():
         yield f"layout {layout}", None, only(bytes(7), (1000,), layout, dtype="f32")
     for kind in ("bool", "f4_e2m1"):
         yield f"{kind} in an unknown layout", None, only(b"\xf2", (1,), "x.y/1", type=kind)
+    yield "type of no name", OPAQUE, only(dtype="u8", type="")
+    yield "type of no name beside one that is known", OPAQUE, sparse_2("zt.sparse_coo/1", [4], {"coords": (0, 1)}, type="")
     yield "a bool of 2", BAD, only(b"\0\1\2", (3,), type="bool")
     yield "f4 of odd count, high nibble", BAD, only(b"\x11\xf1", (3,), type="f4_e2m1")
     yield "f4 of odd count", GOOD, only(b"\x11\x01", (3,), type="f4_e2m1")
@@ -179,6 +181,7 @@ def files_2_0():
     yield "vendor coo cell twice", None, sparse_2("ztstream.sparse_coo/1", [2, 2], cells)
     columns = {"indices": (2, 0, 1), "indptr": (0, 2, 3)}
     yield "csr columns fall", BAD, sparse_2("zt.sparse_csr/1", [2, 3], columns, bytes(12))
+    yield "csr of more equal columns than rows", BAD, sparse_2("zt.sparse_csr/1", [1, 9], {"indices": (5,) * 9, "indptr": (0, 9)}, bytes(36))
     yield "vendor csr columns fall", None, sparse_2("ztstream.sparse_csr/1", [2, 3], columns, bytes(12))
     yield "vendor coo index beyond", None, sparse_2("ztstream.sparse_coo/1", [2, 2], {"coords": (0, 2, 1, 1)})
     yield "csr", GOOD, csr().finish()
