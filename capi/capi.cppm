@@ -5,7 +5,7 @@ export module zt.capi;
 
 import zt.std;
 import zt;
-import zt.cli;
+import zt.open;
 
 export namespace zt::capi {
 
@@ -94,9 +94,9 @@ class Input {
 
 // Opens any input of the program, URLs too. Errors name the file.
 StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths,
-                                           const InputOptions& options, const std::string& format);
+                                           const SourceOptions& options);
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
-                                           const InputOptions& options, const std::string& format);
+                                           const SourceOptions& options);
 
 // Allows URLs as paths of inputs and outputs. Thread-safe; only the first call does anything.
 void UseUrls();
@@ -134,7 +134,7 @@ void Advise(const ComponentView& component, bool needed);
 
 // ---- attributes, and bytes of a caller ----------------------------------------------------------
 
-// Parses a JSON object to attributes, the inverse of cli::AppendAttributes. kInvalidArgument if it
+// Parses a JSON object to attributes, the inverse of AppendJson. kInvalidArgument if it
 // is invalid.
 StatusOr<Value::Map> ParseAttributes(std::string_view json);
 

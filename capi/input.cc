@@ -8,8 +8,8 @@ module zt.capi;
 
 import zt.std;
 import zt;
-import zt.cli;
 import zt.convert.zt;
+import zt.open;
 import zt.remote;
 
 namespace zt::capi {
@@ -310,7 +310,7 @@ StatusOr<bool> IsZt(ByteSource& bytes) {
 
 bool MayBeZt(const std::string& format) { return format.empty() || format == "zt"; }
 
-// True for a path that may be a single file. OpenAny has the errors for all other paths.
+// True for a path that may be a single file. OpenInputs has the errors for all other paths.
 bool IsOneFile(const std::string& path) {
   return IsUrl(path) ? !IsFolder(path) : IsRegularFile(path);
 }
@@ -373,27 +373,27 @@ std::string_view Input::Keep(std::string_view text) const {
 }
 
 StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths,
-                                           const InputOptions& options, const std::string& format) {
+                                           const SourceOptions& options) {
   const OpenedUrls urls(paths);
   ZT_RETURN_IF_ERROR(urls.status());
   const std::string& path = paths.front();
-  if (paths.size() == 1 && MayBeZt(format) && IsOneFile(path)) {
+  if (paths.size() == 1 && MayBeZt(options.format) && IsOneFile(path)) {
     ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(OpenFile(path), path));
     ZT_ASSIGN_OR_RETURN(const bool zt, WithFile(IsZt(*bytes), path));
     if (zt) return OpenZtInput(std::move(bytes), path, ShardsBeside(path, options));
   }
-  ZT_ASSIGN_OR_RETURN(auto source, WithFile(cli::OpenAny(paths, options, format), path));
+  ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenInputs(paths, options), path));
   return std::make_unique<SourceInput>(std::move(source), path);
 }
 
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
-                                           const InputOptions& options, const std::string& format) {
+                                           const SourceOptions& options) {
   const std::string name = bytes->name();
-  if (MayBeZt(format)) {
+  if (MayBeZt(options.format)) {
     ZT_ASSIGN_OR_RETURN(const bool zt, WithFile(IsZt(*bytes), name));
     if (zt) return OpenZtInput(std::move(bytes), name, {});
   }
-  ZT_ASSIGN_OR_RETURN(auto source, cli::OpenAny(std::move(bytes), options, format));
+  ZT_ASSIGN_OR_RETURN(auto source, zt::OpenBytes(std::move(bytes), options));
   return std::make_unique<SourceInput>(std::move(source), name);
 }
 

@@ -21,7 +21,8 @@
 
 import zt;
 import zt.capi;
-import zt.cli;
+import zt.open;
+import zt.text;
 
 using zt::capi::Guard;
 using zt::capi::Input;
@@ -120,34 +121,27 @@ zts_component DescribeComponent(const zts_reader* reader, std::size_t object,
           .mappable = view.mappable ? 1 : 0};
 }
 
-// The parsed zts_reader_options.
-struct InputArgs {
-  zt::InputOptions options;
-  std::string format;  // empty: detected
-};
-
-zt::StatusOr<InputArgs> Options(const zts_reader_options* given) {
+zt::StatusOr<zt::SourceOptions> Options(const zts_reader_options* given) {
   zts_reader_options chosen;
   zts_reader_options_init(&chosen, sizeof chosen);
   if (!zt::capi::Take(given, chosen)) {
     return zt::InvalidArgument("the options were not filled by zts_reader_options_init");
   }
-  InputArgs args;
+  zt::SourceOptions args;
   if (chosen.format != nullptr) args.format = chosen.format;
-  const auto formats = zt::cli::InputFormats();
-  if (!args.format.empty() && std::ranges::find(formats, args.format) == formats.end()) {
+  if (!args.format.empty() && zt::FindFormat(args.format) == nullptr) {
     return zt::InvalidArgument("no such format: " + zt::Quote(args.format));
   }
   if (chosen.npy_void != nullptr) {
-    args.options.void_type = zt::cli::FindTypeName(chosen.npy_void);
-    if (!args.options.void_type) {
+    args.void_type = zt::FindTypeName(chosen.npy_void);
+    if (!args.void_type) {
       return zt::InvalidArgument("npy_void: " + zt::Quote(chosen.npy_void) +
-                                 " is not a type; types are " + zt::cli::TypeNames());
+                                 " is not a type; types are " + zt::TypeNames());
     }
   }
-  args.options.follow_links = chosen.follow_links != 0;
-  args.options.keep_sparse = chosen.keep_sparse != 0;
-  args.options.memory_limit = chosen.memory_bytes;
+  args.follow_links = chosen.follow_links != 0;
+  args.keep_sparse = chosen.keep_sparse != 0;
+  args.memory_limit = chosen.memory_bytes;
   return args;
 }
 
@@ -257,11 +251,11 @@ zts_status zts_reader_open_all(const char* const* paths, std::size_t count,
     if (paths[i] == nullptr) return Null("path");
   }
   bool urls = false;
-  const zts_status status = OpenBy("", options, out, [&](const InputArgs& args) {
+  const zts_status status = OpenBy("", options, out, [&](const zt::SourceOptions& args) {
     std::vector<std::string> all;
     for (std::size_t i = 0; i < count; ++i) all.push_back(AsPath(paths[i]));
     urls = std::ranges::any_of(all, [](const std::string& path) { return zt::IsUrl(path); });
-    return zt::capi::OpenPaths(std::move(all), args.options, args.format);
+    return zt::capi::OpenPaths(std::move(all), args);
   });
   if (status == ZTS_OK && urls) (*out)->process = ::getpid();
   return status;
@@ -276,10 +270,9 @@ zts_status zts_reader_open_memory(const void* data, std::uint64_t bytes, const c
     *out = nullptr;
     if (data == nullptr && bytes != 0) return Null("data");
     const char* const called = name == nullptr ? "memory" : name;
-    return OpenBy(called, options, out, [&](const InputArgs& args) {
+    return OpenBy(called, options, out, [&](const zt::SourceOptions& args) {
       const std::span all(static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes));
-      return zt::capi::OpenBytes(zt::capi::Keeping(zt::MemoryBytes(all, called), kept),
-                                 args.options, args.format);
+      return zt::capi::OpenBytes(zt::capi::Keeping(zt::MemoryBytes(all, called), kept), args);
     });
   });
 }
@@ -290,10 +283,10 @@ zts_status zts_reader_open_fd(int fd, const char* name, const zts_reader_options
   *out = nullptr;
   const std::string called = name == nullptr ? "descriptor" : name;
   return OpenBy(called, options, out,
-                [&](const InputArgs& args) -> zt::StatusOr<std::unique_ptr<Input>> {
+                [&](const zt::SourceOptions& args) -> zt::StatusOr<std::unique_ptr<Input>> {
                   auto bytes = zt::OpenDescriptor(fd, called);
                   if (!bytes.ok()) return bytes.status();
-                  return zt::capi::OpenBytes(*std::move(bytes), args.options, args.format);
+                  return zt::capi::OpenBytes(*std::move(bytes), args);
                 });
 }
 
@@ -310,14 +303,13 @@ zts_status zts_reader_open_source(const zts_source* given, const zts_reader_opti
     *out = nullptr;
     if (source.read_at == nullptr) return Null("read_at");
     const std::string called = source.name == nullptr ? "source" : source.name;
-    return OpenBy(called, options, out, [&](const InputArgs& args) {
+    return OpenBy(called, options, out, [&](const zt::SourceOptions& args) {
       auto bytes = zt::capi::CalledBytes(
           called, source.bytes,
           [read = source.read_at, user = source.user](std::uint64_t at, std::span<std::byte> to) {
             return read(at, to.data(), to.size(), user);
           });
-      return zt::capi::OpenBytes(zt::capi::Keeping(std::move(bytes), kept), args.options,
-                                 args.format);
+      return zt::capi::OpenBytes(zt::capi::Keeping(std::move(bytes), kept), args);
     });
   });
 }
@@ -410,10 +402,10 @@ zts_status zts_reader_attributes(const zts_reader* reader, std::size_t object, c
   return Guard([&] {
     if (object != ZTS_FILE && object >= reader->input->size()) return NoObject(reader, object);
     std::string text;
-    zt::cli::AppendAttributes(
-        object == ZTS_FILE ? reader->input->attributes()
-                           : *reader->input->object(static_cast<std::uint32_t>(object)).attributes,
-        text);
+    zt::AppendJson(object == ZTS_FILE
+                       ? reader->input->attributes()
+                       : *reader->input->object(static_cast<std::uint32_t>(object)).attributes,
+                   text);
     *json = static_cast<char*>(std::malloc(text.size() + 1));
     if (*json == nullptr) throw std::bad_alloc();
     std::memcpy(*json, text.c_str(), text.size() + 1);

@@ -21,7 +21,7 @@
 
 import zt;
 import zt.capi;
-import zt.cli;
+import zt.open;
 
 using zt::capi::Guard;
 using zt::capi::Null;
@@ -151,9 +151,8 @@ zt::Status CheckData(const void* data, std::uint64_t bytes) {
 
 zt::StatusOr<zt::ElementType> Type(const char* dtype) {
   ZT_RETURN_IF_ERROR(NotNull(dtype, "dtype"));
-  if (auto type = zt::cli::FindTypeName(dtype)) return *std::move(type);
-  return zt::InvalidArgument(zt::Quote(dtype) + " is not a type; types are " +
-                             zt::cli::TypeNames());
+  if (auto type = zt::FindTypeName(dtype)) return *std::move(type);
+  return zt::InvalidArgument(zt::Quote(dtype) + " is not a type; types are " + zt::TypeNames());
 }
 
 zt::StatusOr<zt::Object> Dense(std::string_view name, const char* dtype, const std::uint64_t* shape,

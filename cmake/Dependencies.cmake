@@ -5,6 +5,7 @@ find_package(hwy REQUIRED)
 add_compile_definitions(HWY_DISABLED_TARGETS=HWY_SSSE3)  # processors of 2006: a fifth of the kernels' build
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(ZLIB REQUIRED)
+find_package(nlohmann_json REQUIRED)
 
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
@@ -26,9 +27,6 @@ endif()
 if(ZT_PROGRAM)
   pkg_check_modules(re2 REQUIRED IMPORTED_TARGET re2)
   list(APPEND packages re2)
-endif()
-if(ZT_PROGRAM OR ZT_DEVELOPER)
-  find_package(nlohmann_json REQUIRED)
 endif()
 
 # A flag such as -pthread on one target alone would make its module files differ from everybody else's.

@@ -224,7 +224,7 @@ StatusOr<Report> Measure(const Args& args) {
   const Status once = InvalidArgument("bench reads its input several times; name a file");
   if (std::ranges::find(args.inputs, "-") != args.inputs.end())
     return WithFile(once, "standard input");
-  InputArgs input = args;
+  SourceOptions input = args.source_options();
   input.files = {"none"};
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, input));
   if (!source->seekable()) return WithFile(once, args.inputs.front());

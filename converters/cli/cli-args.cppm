@@ -3,6 +3,7 @@ module zt.cli:args;
 
 import zt.std;
 import zt;
+import zt.open;
 
 namespace zt::cli::internal {
 
@@ -17,23 +18,6 @@ struct Common {
   std::uint64_t memory = 0;  // see MemoryFor
 };
 
-// A file of a checkpoint's folder that is left out, and the reason.
-struct LeftOut {
-  std::string path, why;
-};
-
-// How to open inputs.
-struct InputArgs : InputOptions {
-  std::string from;  // name of a format; empty: detected
-  // The words of --files: "all", "none", "dense" or patterns of paths. Empty: the files of a single
-  // input, and no files of several inputs.
-  std::vector<std::string> files;
-  // If not empty, all files are left out, for this reason: the output cannot hold them.
-  std::string no_files = {};
-  // If set, opening an input appends the files that it leaves out.
-  std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;
-};
-
 // The value of --zstd.
 struct ZstdChoice {
   int level = 1;
@@ -42,7 +26,7 @@ struct ZstdChoice {
 };
 
 // The arguments of all commands. The table in options.cc says which command reads which.
-struct Args : Common, InputArgs {
+struct Args : Common {
   std::vector<std::string> inputs;  // files and folders to read
   std::string output;
   bool force = false, no_sync = false;
@@ -67,6 +51,10 @@ struct Args : Common, InputArgs {
   std::uint64_t shard_size = 0;  // convert, extract; 0: not given
   std::string shard;             // "3/8", or empty
 
+  std::string from;  // name of a format; empty: detected
+  bool follow_links = false;
+  std::vector<std::string> files;  // the words of --files
+  std::optional<ElementType> void_type;
   bool no_sign_request = false;
   std::uint64_t part_bytes = 0;  // of each part of an upload; 0: chosen by size
 
@@ -83,6 +71,11 @@ struct Args : Common, InputArgs {
   std::uint64_t limit = 1 << 30;     // bench
   unsigned runs = 3;                 // bench
 
+  // The files that opening the inputs leaves out.
+  std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;
+
+  // How the inputs are opened.
+  SourceOptions source_options() const;
   // The input of a command that takes a single file.
   const std::string& file() const { return inputs.front(); }
 };

@@ -80,8 +80,6 @@ struct Option {
 std::span<const Command> Commands();
 // In the order of --help.
 std::span<const Option> Options();
-// Splits "a b" into "a" and "b".
-std::vector<std::string_view> Words(std::string_view text);
 
 // The most similar known word; empty if none is similar.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> known);

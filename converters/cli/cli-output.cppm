@@ -4,15 +4,12 @@ module zt.cli:output;
 
 import zt.std;
 import :args;
+import zt.text;
 
 namespace zt::cli::internal {
 
 using Json = nlohmann::ordered_json;
 
-// Escapes control characters, line breaks, what is not seen and bytes that are not UTF-8 (\n, \x1b,
-// \u202e), so that a terminal prints `text` and does nothing else. All text of files and
-// of the command line passes through this function before a person sees it.
-std::string Printable(std::string_view text);
 // The approximate width of printable text on a terminal: its number of characters.
 std::size_t Columns(std::string_view printable);
 
@@ -48,37 +45,15 @@ std::string Dump(const Json& json);
 // Prints the result on standard output, or on standard error if standard output carries the output
 // file.
 Status PrintJson(const Common& common, const Json& json);
-// Appends a value as JSON: byte strings as {"$bytes": hexadecimal}, NaN as {"$double": "nan"}. It
-// makes text directly, because a tree of JSON values takes ten times the memory of its text and
-// aborts the program if memory runs out. It stops within the value once `out` has more than `most`
-// bytes.
-void AppendJson(const Value& value, std::string& out, std::size_t most = std::string::npos);
-void AppendJson(const Value::Map& map, std::string& out, std::size_t most = std::string::npos);
-
 // A value as JSON, printable, cut after 200 bytes.
 std::string ValueText(const Value& value, std::size_t most = 200);
 
-// For people: "1.50 GiB", "12.30 MiB/s".
-std::string HumanBytes(std::uint64_t bytes);
+// For people: "12.30 MiB/s".
 std::string HumanRate(double bytes_per_second);
 // "12.34 s".
 std::string HumanSeconds(double seconds);
-// "1 tensor", "2 tensors".
-std::string Counted(std::uint64_t count, std::string_view noun);
-
 // "1,234,567".
 std::string Grouped(std::uint64_t number);
-
-// "a, b and c", with `last` for "and".
-template <typename Words>
-std::string Joined(const Words& words, std::string_view last) {
-  std::string out;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (i > 0) out += i + 1 == words.size() ? " " + std::string(last) + " " : ", ";
-    out += words[i];
-  }
-  return out;
-}
 
 // The last line of a command that wrote something: "OUT: 3 tensors, 1.00 MiB in, 1.00 MiB out, 0.10
 // s, 10 MiB/s". It mentions files of the model if there are any.

@@ -61,8 +61,6 @@ std::string PartText(std::uint64_t number);
 // XXH3, which is as fast as memory.
 DigestKind FileDigestOf(const WriterOptions& options);
 
-// True for the name of the digest of a shard: "model-00001-of-00008.zt.xxh3".
-bool IsDigestOfShard(std::string_view name);
 // Writes the digest of a file beside it, to "FILE.xxh3" or "FILE.sha256", in the format that xxhsum
 // and sha256sum check.
 Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync);
@@ -104,8 +102,6 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
 // The file that join writes for "DIR/model.zt": "DIR/model.zt.index.json", or that file itself in a
 // version that names shards.
 std::string IndexPath(const std::string& output, SpecVersion version);
-// True if the path has the suffix of an index in JSON.
-bool IsIndexPath(const std::string& path);
 // The digest of the plan of an index or root; empty if the file is neither.
 std::string PlanOfIndex(const std::string& path, SpecVersion version);
 

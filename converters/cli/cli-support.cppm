@@ -3,34 +3,10 @@ module zt.cli:support;
 
 import zt.std;
 import :output;
+import zt.open;
 
 namespace zt::cli::internal {
 
-// The arguments of MergeSources.
-struct Inputs {
-  std::vector<std::unique_ptr<TensorSource>> sources;
-  std::vector<std::string> names;
-};
-// Opens inputs of any format: files, "-", folders. Errors name the file.
-StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs& options);
-// Opens inputs as one source.
-StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
-                                                   const InputArgs& options);
-// The same, with quantized modules grouped by the configuration in their folder.
-StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
-                                                    const InputArgs& options);
-// The same, with grouped quantized modules split into the original tensors, for commands that
-// return them.
-StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
-                                                      const InputArgs& options);
-// OpenFile. If there is no such .zt file but an index of its shards, the error names the index.
-StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
-// The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of
-// other formats. An error if there are several indexes, or if the shards have not been joined.
-StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options);
-// The file that the input is: itself, or the index or root in a folder (FindZtIn), empty if it holds
-// none.
-StatusOr<std::string> FileOfInput(const std::string& input, const InputArgs& options);
 // The shards that the roots of 2.0 among the inputs name, where they are there. It may read them
 // all: one that was renamed is found by its digest.
 std::vector<std::string> ShardsOfRoots(const Args& args);

@@ -2,7 +2,6 @@
 export module zt.cli;
 
 import zt.std;
-export import :library;
 
 export namespace zt::cli {
 

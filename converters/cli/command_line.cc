@@ -494,12 +494,22 @@ Status Parse(std::vector<std::string> words, Args& args) {
   }
   if (args.spec.empty()) args.spec = args.canonical ? "2.0" : "1.2";
   if (args.digest.empty() && command->bit == kId) args.digest = "sha256";
-  if (args.memory != 0) args.memory_limit = args.memory;
-  args.keep_sparse = args.sparse == "keep";
   args.left_out = std::make_shared<std::vector<LeftOut>>();
   args.product_on_output = IsStandardOutput(args.output);
   if (args.product_on_output) args.output = "-";
   return OkStatus();
+}
+
+SourceOptions Args::source_options() const {
+  SourceOptions options;
+  options.follow_links = follow_links;
+  if (memory != 0) options.memory_limit = memory;
+  options.void_type = void_type;
+  options.keep_sparse = sparse == "keep";
+  options.format = from;
+  options.files = files;
+  options.left_out = left_out;
+  return options;
 }
 
 }  // namespace internal

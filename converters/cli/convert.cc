@@ -8,7 +8,6 @@ module zt.cli;
 
 import zt.std;
 import :files;
-import :formats;
 import :rules;
 import :select;
 import :shards;
@@ -310,7 +309,7 @@ bool IsDevice(const std::string& path) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
-  InputArgs input = args;
+  SourceOptions input = args.source_options();
   const SpecVersion spec = *ParseSpecVersion(args.spec);
   input.u32_indices = Traits(spec).u32_indices;
   input.no_files = WhyNoFiles(spec);

@@ -10,11 +10,11 @@ module zt.cli;
 
 import zt.std;
 import :changed;
-import :formats;
 import :options;
 import :restore;
 import :select;
 import :support;
+import zt.convert.layout;
 import zt.convert.npy;
 
 namespace zt::cli::internal {
@@ -365,7 +365,8 @@ Status Extract(const Args& args) {
   }
   if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(FolderSink::CheckNew(args.output));
   if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenUngrouped({args.file()}, args));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
+                      OpenUngrouped({args.file()}, args.source_options()));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
   if (file || (wanted.ok() && !wanted->folder))
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true));

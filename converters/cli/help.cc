@@ -8,14 +8,35 @@ module;
 module zt.cli;
 
 import zt.std;
-import :formats;
 import :options;
 import :output;
+import zt.convert.hdf5;
 
 namespace zt::cli::internal {
 namespace {
 
 constexpr std::string_view kCommon = "Every command";
+
+// For a sentence: "safetensors, npy and .zt".
+std::string FormatNames() {
+  std::string out;
+  for (const Format& format : Formats()) {
+    if (format.name == "zt") continue;
+    out += std::string(format.title.substr(0, format.title.find(" 1 to "))) + ", ";
+  }
+  return out.substr(0, out.size() - 2) + " and .zt";
+}
+
+// The formats with their versions, for --version.
+std::string FormatTitles() {
+  std::string out(FindFormat("zt")->title);
+  for (const Format& format : Formats()) {
+    if (format.name == "zt") continue;
+    out += (out.find(';') == out.npos ? "; " : ", ") + std::string(format.title);
+    if (format.name == "hdf5" && !ReadsHdf5()) out += " (not in this build)";
+  }
+  return out;
+}
 
 // Appends the words of `text` in lines of at most `columns`; lines after the first are indented by
 // `indent` blanks.

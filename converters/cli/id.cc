@@ -66,7 +66,7 @@ StatusOr<std::string> Id(const Args& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
   std::optional<Stored> stored;
   if (args.inputs.size() == 1 && args.inputs[0] != "-") {
-    ZT_ASSIGN_OR_RETURN(const std::string file, FileOfInput(args.inputs[0], args));
+    ZT_ASSIGN_OR_RETURN(const std::string file, FileOfInput(args.inputs[0], args.source_options()));
     ZT_ASSIGN_OR_RETURN(stored, WithFile(ReadManifest(file), file));
   }
   if (stored && stored->lacking.empty() && args.files.empty() && !HasRules(args))
@@ -77,7 +77,7 @@ StatusOr<std::string> Id(const Args& args) {
   plan_options.keep = rules.plan.keep;
   plan_options.spec = SpecVersion::k2_0;
   plan_options.attributes = false;  // the content digest does not cover them
-  InputArgs input = args;
+  SourceOptions input = args.source_options();
   input.u32_indices = Traits(plan_options.spec).u32_indices;
   ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(args.inputs, input));
   auto merged = MergeSources(std::move(inputs.sources), std::move(inputs.names));

@@ -10,7 +10,6 @@ module;
 module zt.cli;
 
 import zt.std;
-import :formats;
 import :listing;
 import :numbers;
 import :options;
@@ -237,7 +236,7 @@ StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) 
   std::string path = args.file();
   if (args.file() != "-" && (args.from.empty() || args.from == "zt")) {
     if (IsFolder(path)) {
-      ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args), path));
+      ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args.source_options()), path));
       if (found) path = *found;
     }
     const auto bytes = OpenFile(path);
@@ -246,10 +245,10 @@ StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) 
     if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       const bool zt = head.ok() && FindFormat("zt")->recognise(*head);
-      if (zt || !args.from.empty()) return ListZt(*bytes, path, args);
+      if (zt || !args.from.empty()) return ListZt(*bytes, path, args.source_options());
     }
   }
-  ZT_ASSIGN_OR_RETURN(opened, OpenInputs({path}, args));
+  ZT_ASSIGN_OR_RETURN(opened, OpenInputs({path}, args.source_options()));
   if (!IsIndexPath(path)) return ListSource(*opened);
   return WithFile(ListIndex(path, *opened), path);
 }
@@ -319,7 +318,7 @@ Status Select(const Args& args, const Operands& operands, std::vector<Listed>& o
 // Adds the figures of the listed tensors. `source` is null if the listing was made without it.
 Status AddStats(const Args& args, std::unique_ptr<TensorSource> source, Listing& listing) {
   if (source == nullptr) {
-    ZT_ASSIGN_OR_RETURN(source, OpenInputs({args.file()}, args));
+    ZT_ASSIGN_OR_RETURN(source, OpenInputs({args.file()}, args.source_options()));
   }
   std::unordered_map<std::string_view, ListedObject*, zt::internal::NameHash> listed;
   const auto none = std::make_shared<const TensorStats>(TensorStats{.skipped = "it is not served"});
@@ -366,7 +365,7 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
 // The listing as a page in a file of its own.
 Status WritePage(const Listing& listing, const Args& args) {
   if (MayReplace(args) && listing.file != "-") {
-    const auto source = OpenInputs({listing.file}, args);
+    const auto source = OpenInputs({listing.file}, args.source_options());
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr, false));
   }
   const std::string page = PageText(ListingJson(std::span(&listing, 1), args));

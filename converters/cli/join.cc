@@ -222,10 +222,6 @@ std::string IndexPath(const std::string& output, SpecVersion version) {
   return Traits(version).shard_table ? output : output + std::string(kIndexSuffix);
 }
 
-bool IsIndexPath(const std::string& path) {
-  return path.ends_with(".zt" + std::string(kIndexSuffix));
-}
-
 std::string PlanOfIndex(const std::string& path, SpecVersion version) {
   if (!Traits(version).shard_table) {
     const auto index = ReadShardIndex(path);

@@ -10,6 +10,8 @@
 #include <new>
 
 import zt.cli;
+import zt.convert.hdf5;
+import zt.open;
 
 namespace hwy::platform {
 
@@ -47,6 +49,7 @@ int main(int argc, char** argv) {
   SecureDescriptors();
   RaiseFileLimit();
   zt::cli::InstallSignals();
+  zt::SetHdf5(zt::OpenHdf5);
   try {
     return zt::cli::EndBySignal(zt::cli::Run({argv + 1, argv + std::max(argc, 1)}));
   } catch (const std::bad_alloc&) {

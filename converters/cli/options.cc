@@ -3,7 +3,6 @@
 module zt.cli;
 
 import zt.std;
-import :formats;
 import :options;
 
 namespace zt::cli::internal {

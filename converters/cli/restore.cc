@@ -14,7 +14,6 @@ module zt.cli;
 
 import zt.std;
 import :changed;
-import :formats;
 import :output;
 import :restore;
 import :shards;

@@ -7,7 +7,6 @@ module;
 module zt.cli;
 
 import zt.std;
-import :library;
 import :options;
 import :output;
 import :rules;

@@ -17,13 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr DigestKind kFileDigests[] = {DigestKind::kXxh3, DigestKind::kSha256};
 constexpr std::string_view kXxhsumTag = "XXH3_";  // xxhsum writes it before the hash
 constexpr std::uint64_t kMaxDigestFile = 1 << 16;
-
-std::string DigestPath(const std::string& path, DigestKind kind) {
-  return path + "." + std::string(Name(kind));
-}
 
 // OK if the file is the shard with this stamp, as far as its manifest and its digest tell; else the
 // reason.
@@ -75,14 +70,6 @@ std::string ShardPath(const std::string& output, std::uint64_t number, std::uint
 
 DigestKind FileDigestOf(const WriterOptions& options) {
   return options.storage.digest == DigestKind::kSha256 ? DigestKind::kSha256 : DigestKind::kXxh3;
-}
-
-bool IsDigestOfShard(std::string_view name) {
-  return std::ranges::any_of(kFileDigests, [&](DigestKind kind) {
-    const std::string suffix = DigestPath("", kind);
-    return name.ends_with(suffix) &&
-           ParseShardName(name.substr(0, name.size() - suffix.size()), ".zt");
-  });
 }
 
 Status WriteDigestFile(const std::string& path, const std::string& digest, bool sync) {

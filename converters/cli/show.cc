@@ -7,7 +7,6 @@ module zt.cli;
 
 import zt.std;
 import :array;
-import :formats;
 import :numbers;
 import :options;
 import :select;
@@ -75,7 +74,7 @@ StatusOr<Input> Open(const Args& args) {
   std::string path = args.file();
   if (path != "-" && (args.from.empty() || args.from == "zt")) {
     if (IsFolder(path)) {
-      ZT_ASSIGN_OR_RETURN(const auto found, FindZtIn(path, args));
+      ZT_ASSIGN_OR_RETURN(const auto found, FindZtIn(path, args.source_options()));
       if (found) path = *found;
     }
     auto bytes = OpenFile(path);
@@ -83,14 +82,15 @@ StatusOr<Input> Open(const Args& args) {
     if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       if (head.ok() && FindFormat("zt")->recognise(*head)) {
-        ZT_ASSIGN_OR_RETURN(input.reader, Reader::Open(*std::move(bytes),
-                                                       {.find_shard = ShardsBeside(path, args)}));
+        ZT_ASSIGN_OR_RETURN(
+            input.reader, Reader::Open(*std::move(bytes),
+                                       {.find_shard = ShardsBeside(path, args.source_options())}));
         WarnAll(args, input.reader->manifest().warnings);
         return input;
       }
     }
   }
-  ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args));
+  ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args.source_options()));
   WarnAll(args, input.source->warnings());
   return input;
 }
@@ -444,7 +444,7 @@ Status Show(const Args& args) {
   std::string file = args.file();
   if (input.reader != nullptr && IsMixed(*input.reader, wanted.id.object)) {
     input.reader = nullptr;  // one blob of several arrays, which the source takes apart
-    ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args));
+    ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args.source_options()));
     ZT_ASSIGN_OR_RETURN(wanted, WithFile(Locate(input, name), args.file()));
   }
   Status status;

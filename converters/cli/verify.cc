@@ -9,7 +9,6 @@ import zt.std;
 import :changed;
 import :compare;
 import :files;
-import :formats;
 import :shards;
 import :options;
 import :rules;
@@ -64,7 +63,7 @@ int ReportUnreadable(const Args& args, const Status& cause) {
 
 // The sources as convert would write them to a file of this version.
 StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersion version) {
-  InputArgs input = args;
+  SourceOptions input = args.source_options();
   input.no_files = WhyNoFiles(version);
   if (!HasRules(args)) return OpenUngrouped(args.against, input);
   ZT_ASSIGN_OR_RETURN(Rules rules, MakeRules(args));
@@ -83,13 +82,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
 
 // Compares the file with its sources, which are read again.
 StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
-  InputArgs own = args;  // --from is of the source, as --npy-void and --files are
-  own.from.clear();
+  SourceOptions own =
+      args.source_options();  // --from is of the source, as --npy-void and --files are
+  own.format.clear();
   own.files.clear();
   own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t not_compared, MatchFiles(file, *source, args, args));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t not_compared, MatchFiles(file, *source, args));
   const bool attributes = CheckExpressible(source->attributes(), version).ok();
   ZT_ASSIGN_OR_RETURN(Comparison found,
                       CompareSources(*file, *source, args, "compare",
@@ -215,7 +215,7 @@ class Verification {
   explicit Verification(const Args& args) : args_(args), bar_(args, "verify") {}
 
   Status File(const std::string& path) {
-    ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path, args_));
+    ZT_ASSIGN_OR_RETURN(const auto reader, OpenReader(path, args_.source_options()));
     VerifyOptions options;
     options.threads = args_.threads;
     options.memory_bytes = args_.memory;
@@ -250,7 +250,7 @@ class Verification {
 
   Status Index(const std::string& path) {
     // Opening compares the index with its shards both ways.
-    ZT_RETURN_IF_ERROR(OpenZtShards(path, args_).status());
+    ZT_RETURN_IF_ERROR(OpenZtShards(path, args_.source_options()).status());
     ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);
@@ -303,8 +303,8 @@ StatusOr<std::string> FileOf(const Args& args) {
   if (args.file() == "-") return WithFile(NotFromPipe("-", "a .zt file"), "standard input");
   std::string file = args.file();
   if (IsFolder(file)) {
-    InputArgs options = args;
-    options.from = "zt";
+    SourceOptions options = args.source_options();
+    options.format = "zt";
     ZT_ASSIGN_OR_RETURN(auto found, FindZtIn(file, options));
     if (!found) {
       return InvalidArgument(

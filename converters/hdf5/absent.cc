@@ -1,16 +1,4 @@
-// zt.convert.hdf5 — replaces source.cc in a build without libhdf5, and in libztstream,
-// which starts no process.
-module;
-
-#ifdef ZT_IN_LIBRARY
-#define ZT_WHY_NOT \
-  "libztstream does not read; convert the file first: ztstream convert FILE -o OUT.zt"
-#else
-#define ZT_WHY_NOT                                                                        \
-  "this build leaves out (it was made with ZT_HDF5=OFF); load it with h5py and save the " \
-  "arrays as npz or safetensors"
-#endif
-
+// zt.convert.hdf5 — replaces source.cc in a build without libhdf5.
 module zt.convert.hdf5;
 
 import zt.std;
@@ -22,7 +10,9 @@ namespace zt {
 bool ReadsHdf5() { return false; }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenHdf5(std::shared_ptr<ByteSource>, const InputOptions&) {
-  return Unsupported("it is HDF5, which " ZT_WHY_NOT);
+  return Unsupported(
+      "it is HDF5, which this build leaves out (it was made with ZT_HDF5=OFF); load it with h5py "
+      "and save the arrays as npz or safetensors");
 }
 
 }  // namespace zt

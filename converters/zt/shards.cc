@@ -32,6 +32,18 @@ std::optional<ShardStamp> FindShardStamp(const Value::Map& attributes) {
   return ShardStamp{*plan->AsString(), *number->AsUint(), *count->AsUint()};
 }
 
+std::string DigestPath(const std::string& path, DigestKind kind) {
+  return path + "." + std::string(Name(kind));
+}
+
+bool IsDigestOfShard(std::string_view name) {
+  return std::ranges::any_of(kFileDigests, [&](DigestKind kind) {
+    const std::string suffix = DigestPath("", kind);
+    return name.ends_with(suffix) &&
+           ParseShardName(name.substr(0, name.size() - suffix.size()), ".zt");
+  });
+}
+
 StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
                                                      const InputOptions& options) {
   const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,

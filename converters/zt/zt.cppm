@@ -5,6 +5,7 @@ export module zt.convert.zt;
 import zt.std;
 import zt.convert.shards;
 import zt.core;
+import zt.digest;
 import zt.reader;
 import zt.source;
 
@@ -43,6 +44,12 @@ struct ShardStamp {
 Value ToValue(const ShardStamp& stamp);
 // Finds the stamp among the attributes of a file; nullopt if there is none of that form.
 std::optional<ShardStamp> FindShardStamp(const Value::Map& attributes);
+
+// The digests that a whole shard may have, and the file beside it that holds one: "FILE.xxh3".
+inline constexpr DigestKind kFileDigests[] = {DigestKind::kXxh3, DigestKind::kSha256};
+std::string DigestPath(const std::string& path, DigestKind kind);
+// True for the name of the digest of a shard: "model-00001-of-00008.zt.xxh3".
+bool IsDigestOfShard(std::string_view name);
 
 // Opens shards as one source: a *.zt.index.json, or its folder. Checks the same as OpenShards, and
 // that each shard has the plan of the index, if the index states one.

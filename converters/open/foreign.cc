@@ -1,11 +1,11 @@
-// zt.cli:formats — detects, by their first bytes, files that are often mistaken for models and
+// zt.open:formats — detects, by their first bytes, files that are often mistaken for models and
 // models in formats that are not read.
-module zt.cli;
+module zt.open;
 
 import zt.std;
 import :formats;
 
-namespace zt::cli::internal {
+namespace zt {
 namespace {
 
 using namespace std::string_view_literals;
@@ -122,4 +122,4 @@ std::optional<std::string> NameForeign(std::span<const std::byte> head) {
   return std::nullopt;
 }
 
-}  // namespace zt::cli::internal
+}  // namespace zt

@@ -1,35 +1,36 @@
-// zt.cli:support — opens inputs: files by their content, folders by their files.
+// zt.open — opens inputs: files by their content, folders by their files.
 module;
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
 
-module zt.cli;
+module zt.open;
 
 import zt.std;
 import :files;
 import :formats;
-import :library;
 import :options;
-import :shards;
-import :support;
 import zt.convert.composite;
 import zt.convert.files;
 import zt.convert.gguf;
 import zt.convert.shards;
 import zt.convert.torch;
+import zt.core;
+import zt.source;
+import zt.text;
 
-namespace zt::cli::internal {
+namespace zt {
 namespace {
+
+using namespace open::internal;
 
 namespace fs = std::filesystem;
 
-StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> bytes,
-                                                  const std::string& path, const std::string& stem,
-                                                  const InputArgs& options) {
-  const Format* format = FindFormat(options.from);
+StatusOr<std::unique_ptr<TensorSource>> OpenFrom(std::shared_ptr<ByteSource> bytes,
+                                                 const std::string& path, const std::string& stem,
+                                                 const SourceOptions& options) {
+  const Format* format = FindFormat(options.format);
   if (format == nullptr) {
     ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHeadBytes));
     ZT_ASSIGN_OR_RETURN(format, Recognise(head));
@@ -45,10 +46,11 @@ struct FolderFiles {
   std::vector<std::string> names;
 };
 
-StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path, const InputArgs& options) {
+StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
+                                              const SourceOptions& options) {
   std::vector<FolderFiles> found;
   for (const Format& format : Formats()) {
-    if (options.from.empty() || options.from == format.name) found.push_back({&format, {}});
+    if (options.format.empty() || options.format == format.name) found.push_back({&format, {}});
   }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
   for (const std::string& name : names) {
@@ -77,13 +79,13 @@ StatusOr<std::map<std::string, std::size_t>> ZtShardsIn(const std::string& path)
 // FindZtIn for a folder that has been listed.
 StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
                                               const std::vector<FolderFiles>& found,
-                                              const InputArgs& options) {
+                                              const SourceOptions& options) {
   std::vector<std::string> names;
   for (const FolderFiles& files : found) {
     if (files.format->name != "zt") return std::nullopt;
     names = files.names;
   }
-  if (names.empty() && (options.from.empty() || options.from == "zt")) {
+  if (names.empty() && (options.format.empty() || options.format == "zt")) {
     ZT_ASSIGN_OR_RETURN(const auto sets, ZtShardsIn(folder));
     for (const auto& [root, shards] : sets) {
       if (IsRegularFile((fs::path(folder) / root).string())) names.push_back(root);
@@ -121,7 +123,8 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, const St
   return error;
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputArgs& options);
+StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
+                                                const SourceOptions& options);
 
 // True if files of PyTorch have the names of a checkpoint: *.bin is a name of other data, too.
 bool HoldsWeights(const FolderFiles& files) {
@@ -132,8 +135,8 @@ bool HoldsWeights(const FolderFiles& files) {
 
 // Opens the checkpoint whose files are in the folder itself.
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
-                                                       const InputArgs& options) {
-  if (LooksLikeDcpFolder(path) && (options.from.empty() || options.from == "torch")) {
+                                                       const SourceOptions& options) {
+  if (LooksLikeDcpFolder(path) && (options.format.empty() || options.format == "torch")) {
     return FindFormat("torch")->open_folder(path, {}, options);
   }
   ZT_ASSIGN_OR_RETURN(std::vector<FolderFiles> found, ListFolder(path, options));
@@ -176,9 +179,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
   }
   if (found.empty()) {
     std::vector<std::string> suffixes;
-    const bool any = options.from.empty() || FindFormat(options.from)->open_folder == nullptr;
+    const bool any = options.format.empty() || FindFormat(options.format)->open_folder == nullptr;
     for (const Format& format : Formats()) {
-      if (format.open_folder == nullptr || (!any && format.name != options.from)) continue;
+      if (format.open_folder == nullptr || (!any && format.name != options.format)) continue;
       suffixes.push_back(
           "*" + std::string(format.name == "zt" ? format.index : Words(format.suffixes)[0]));
     }
@@ -195,7 +198,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
           (fs::path(path) / "snapshots" / "REV").string());
     }
     return InvalidArgument(
-        "the folder holds no checkpoint" + (any ? "" : " of format " + options.from) + ": no " +
+        "the folder holds no checkpoint" + (any ? "" : " of format " + options.format) + ": no " +
         Joined(suffixes, "or") + " file" + (empty && !single ? "" : "; name the files in it"));
   }
   const FolderFiles& files = found.front();
@@ -212,7 +215,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
 // Opens the checkpoints in the folders of a pipeline. The names of their tensors begin with the
 // folder and '/'. Null if no folder holds a checkpoint.
 StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
-                                                     const InputArgs& options) {
+                                                     const SourceOptions& options) {
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolders(path));
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> folders;
@@ -224,9 +227,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
       return std::ranges::any_of(found,
                                  [&](const auto& files) { return files.format->name == format; });
     };
-    InputArgs each = options;
-    each.from = has("safetensors") ? "safetensors" : "torch";
-    if (!has(each.from)) continue;
+    SourceOptions each = options;
+    each.format = has("safetensors") ? "safetensors" : "torch";
+    if (!has(each.format)) continue;
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
                         WithFile(OpenCheckpoint(folder, each), folder));
     if (source->file({}).empty()) source->SetFile(folder);
@@ -238,7 +241,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
-                                                   const InputArgs& options) {
+                                                   const SourceOptions& options) {
   if (IsPipeline(path)) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenPipeline(path, options));
     if (source != nullptr) return source;
@@ -246,17 +249,18 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
   return OpenCheckpoint(path, options);
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path, const InputArgs& options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
+                                                const SourceOptions& options) {
   if (path == "-") {
     ZT_ASSIGN_OR_RETURN(auto bytes, OpenDescriptor(STDIN_FILENO, "standard input"));
-    return OpenBytes(std::move(bytes), "", "data", options);
+    return OpenFrom(std::move(bytes), "", "data", options);
   }
   if (IsFolder(path)) return OpenFolder(path, options);
   for (const Format& format : Formats()) {
     if (IsIndexOf(format, path)) return format.open_folder(path, {path}, options);
   }
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
-  return OpenBytes(std::move(bytes), path, fs::path(path).stem().string(), options);
+  return OpenFrom(std::move(bytes), path, fs::path(path).stem().string(), options);
 }
 
 }  // namespace
@@ -265,127 +269,26 @@ StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
   auto bytes = OpenFile(path);
   std::error_code error;
   if (bytes.ok() || IsUrl(path) || fs::exists(path, error)) return bytes;
-  const fs::path index = IndexPath(path, SpecVersion::k1_2);
+  const fs::path index = path + ".index.json";
   if (!IsIndexPath(index.string()) || !fs::exists(index, error)) return bytes;
   return WithFact(bytes.status(), std::string(bytes.status().message()) +
                                       "; its shards are there: name their index, " +
                                       index.filename().string());
 }
 
-Status CheckIsZt(const std::string& path) {
-  if (!IsUrl(path) && !IsRegularFile(path)) return OkStatus();  // a pipe opens once
-  const auto bytes = OpenFile(path);
-  if (!bytes.ok()) return bytes.status();
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(**bytes, kHeadBytes));
-  if (head.size() >= 8 && LooksLikeZt(head)) return OkStatus();
-  const auto format = Recognise(head);
-  if (format.ok() && (*format)->name != "zt") {
-    const bool archive = !(*format)->read_from_end.empty();
-    return Unsupported("it is " +
-                       std::string(archive ? (*format)->read_from_end : (*format)->name) +
-                       ", not .zt; 'ztstream inspect' lists it, 'ztstream diff' compares it");
-  }
-  // A file named .zt that does not look like one is damaged; verification reports that.
-  const bool damaged = format.ok() || format.status().code() == StatusCode::kDataLoss;
-  return damaged && path.ends_with(".zt") ? OkStatus() : format.status();
-}
-
-StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder, const InputArgs& options) {
+StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,
+                                              const SourceOptions& options) {
   ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
   return ChooseZt(folder, found, options);
 }
 
-StatusOr<std::string> FileOfInput(const std::string& input, const InputArgs& options) {
+StatusOr<std::string> FileOfInput(const std::string& input, const SourceOptions& options) {
   if (!IsFolder(input)) return input;
   ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(input, options), input));
   return found.value_or("");
 }
 
-std::vector<std::string> ShardsOfRoots(const Args& args) {
-  std::vector<std::string> shards;
-  for (const std::string& input : args.inputs) {
-    const auto root = FileOfInput(input, args);
-    if (!root.ok() || !IsRegularFile(*root)) continue;
-    const auto opened = OpenReader(*root, args);
-    if (!opened.ok()) continue;
-    const ShardFinder find = ShardsBeside(*root, args);
-    for (const StoredShard& shard : (*opened)->manifest().shards) {
-      if (const auto bytes = find(shard); bytes.ok()) shards.push_back((*bytes)->name());
-    }
-  }
-  return shards;
-}
-
-FilesRead::FilesRead(const Args& args, const TensorSource* source,
-                     const std::vector<std::string>& shards) {
-  const auto add = [&](const std::string& path) {
-    struct stat info;
-    if (IsUrl(path)) {
-      urls_.insert(path);
-    } else if (::stat(path.c_str(), &info) == 0) {
-      files_.emplace(info.st_dev, info.st_ino);
-    }
-  };
-  for (const std::string& input : args.inputs) add(input);
-  for (const std::string& shard : shards) add(shard);
-  if (args.inputs.size() == 1) {
-    const auto file = FileOfInput(args.inputs[0], args);
-    if (file.ok()) named_ = *file;
-  }
-  if (source == nullptr) return;
-  for (const std::string& file : source->other_files()) add(file);
-  std::unordered_set<std::string_view> seen;
-  for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
-    const auto count = static_cast<std::uint32_t>(source->objects()[o].components.size());
-    for (std::uint32_t c = 0; c < count; ++c) {
-      if (const std::string& file = source->file({o, c}); seen.insert(file).second) add(file);
-    }
-  }
-}
-
-Status FilesRead::CheckOmits(const std::string& output, bool in_place) const {
-  struct stat info;
-  const bool is_read = IsUrl(output) ? urls_.contains(output)
-                                     : ::stat(output.c_str(), &info) == 0 &&
-                                           files_.contains({info.st_dev, info.st_ino});
-  const auto place = [](const fs::path& path) {
-    std::error_code error;
-    return fs::weakly_canonical(fs::absolute(path, error).parent_path(), error) / path.filename();
-  };
-  if (!is_read || (in_place && (output == named_ || place(output) == place(named_)))) {
-    return OkStatus();
-  }
-  return WithFile(
-      InvalidArgument("it is an input, and would be replaced; name another file (only the whole of "
-                      "one input may take its place)"),
-      output);
-}
-
-bool TakesWhole(const Args& args) {
-  return args.names.empty() && args.include.empty() && args.exclude.empty();
-}
-
-bool MayReplace(const Args& args) {
-  const std::string& output = args.output;
-  return args.force && output != "-" && (IsUrl(output) || IsRegularFile(output));
-}
-
-Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {
-  if (!MayReplace(args)) return OkStatus();
-  return FilesRead(args, source, ShardsOfRoots(args))
-      .CheckOmits(args.output, in_place && TakesWhole(args));
-}
-
-void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {
-  std::vector<std::string> names;
-  for (const std::string& path : paths) names.push_back(fs::path(path).filename().string());
-  for (const std::string_view suffix : {".safetensors", ".bin"}) {
-    const Status whole = CheckSets(names, suffix, "the inputs leave out shards");
-    if (!whole.ok()) source.AddWarning(Fact(whole));
-  }
-}
-
-StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs& options) {
+StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOptions& options) {
   if (std::count(paths.begin(), paths.end(), "-") > 1) {
     return InvalidArgument("standard input can be given once");
   }
@@ -406,7 +309,7 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const InputArgs
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
-                                                   const InputArgs& options) {
+                                                   const SourceOptions& options) {
   ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(paths, options));
   auto merged = MergeSources(std::move(inputs.sources), std::move(inputs.names));
   if (merged.ok() || paths.size() < 2) return merged;
@@ -415,12 +318,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
-                                                    const InputArgs& options) {
+                                                    const SourceOptions& options) {
   ZT_RETURN_IF_ERROR(FindQuantConfig(paths).status());  // refuse configurations that disagree
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
   const auto checkpoints = SplitByFolder(paths);
-  InputArgs each = options;
+  SourceOptions each = options;
   if (checkpoints.size() > 1 && each.files.empty()) each.files = {"none"};
   for (const std::vector<std::string>& checkpoint : checkpoints) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(checkpoint, each));
@@ -434,45 +337,22 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
-                                                      const InputArgs& options) {
+                                                      const SourceOptions& options) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(paths, options));
   return WithFile(Ungroup(std::move(source)), paths.front());
 }
 
-}  // namespace zt::cli::internal
-
-namespace zt::cli {
-namespace {
-
-internal::InputArgs WithFormat(const InputOptions& options, const std::string& format) {
-  internal::InputArgs args;
-  static_cast<InputOptions&>(args) = options;
-  args.from = format;
-  return args;
+StatusOr<std::unique_ptr<TensorSource>> Open(const std::string& path,
+                                             const SourceOptions& options) {
+  return OpenInputs({path}, options);
 }
 
-}  // namespace
-
-std::vector<std::string> InputFormats() {
-  const auto words = internal::Words(internal::kReadFormats);
-  return {words.begin(), words.end()};
-}
-
-StatusOr<std::unique_ptr<TensorSource>> OpenAny(const std::vector<std::string>& paths,
-                                                const InputOptions& options,
-                                                const std::string& format) {
-  return internal::OpenInputs(paths, WithFormat(options, format));
-}
-
-StatusOr<std::unique_ptr<TensorSource>> OpenAny(std::shared_ptr<ByteSource> bytes,
-                                                const InputOptions& options,
-                                                const std::string& format) {
+StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> bytes,
+                                                  const SourceOptions& options) {
   const std::string name = bytes->name();
-  const internal::InputArgs args = WithFormat(options, format);
-  ZT_ASSIGN_OR_RETURN(auto source,
-                      WithFile(internal::OpenBytes(std::move(bytes), "", "data", args), name));
+  ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenFrom(std::move(bytes), "", "data", options), name));
   if (source->file({}).empty()) source->SetFile(name);
   return source;
 }
 
-}  // namespace zt::cli
+}  // namespace zt

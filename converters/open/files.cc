@@ -1,21 +1,24 @@
-// zt.cli:files — lists the files of a folder, and selects those of --files.
+// zt.open:files — lists the files of a folder, and selects those of --files.
 module;
 
 #include <fnmatch.h>
 
 #include "core/status_macros.h"
 
-module zt.cli;
+module zt.open;
 
 import zt.std;
 import :files;
 import :formats;
-import :output;
-import :shards;
 import zt.convert.files;
 import zt.convert.safetensors;
+import zt.convert.zt;
+import zt.core;
+import zt.format;
+import zt.source;
+import zt.text;
 
-namespace zt::cli::internal {
+namespace zt::open::internal {
 namespace {
 
 namespace fs = std::filesystem;
@@ -95,7 +98,7 @@ std::string_view HiddenFolderOf(std::string_view path) {
 class FolderListing {
  public:
   FolderListing(const std::string& folder, const TensorSource& source, const FileChoice& choice,
-                const InputArgs& options)
+                const SourceOptions& options)
       : folder_(folder), choice_(choice), options_(options), taken_(FindFormat(source.format())) {
     const fs::path root = fs::path(folder).lexically_normal();
     std::string last;
@@ -212,7 +215,7 @@ class FolderListing {
 
   const std::string folder_;
   const FileChoice& choice_;
-  const InputArgs& options_;
+  const SourceOptions& options_;
   const Format* const taken_;
   std::vector<std::string> weights_;  // sorted, relative to the folder
   std::vector<FolderEntry> files_;
@@ -246,7 +249,7 @@ std::string WithoutSlashes(std::string folder) {
 
 // Appends all files to options.left_out.
 Status LeaveOutAll(const std::string& folder, const TensorSource& source, const FileChoice& choice,
-                   const InputArgs& options, const std::string& why) {
+                   const SourceOptions& options, const std::string& why) {
   if (options.left_out == nullptr) return OkStatus();
   FolderListing listing(WithoutSlashes(folder), source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
@@ -257,7 +260,7 @@ Status LeaveOutAll(const std::string& folder, const TensorSource& source, const 
 StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSource> source,
                                                        const std::string& given, bool only,
                                                        const FileChoice& choice,
-                                                       const InputArgs& options) {
+                                                       const SourceOptions& options) {
   const std::string folder = WithoutSlashes(given);
   FolderListing listing(folder, *source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
@@ -272,31 +275,6 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   return MergeSources(std::move(both), {given, given});
 }
 
-// The attribute without the headers. It still names the files of weights.
-Value WithoutHeaders(const Value& value) {
-  auto files = FindWeightFiles({{std::string(kFolderAttribute), value}}, {});
-  if (!files.ok()) return value;
-  for (WeightFile& file : *files) file.header.clear();
-  return ToValue(*files);
-}
-
-// What the plan does to tensors of the source; empty if it keeps each with its name and bytes.
-std::vector<std::string_view> Changes(const TensorSource& source, const Plan& plan) {
-  const auto renamed = [&](const PlannedObject& each) {
-    return each.object->name != source.objects()[each.components[0].source.object].name;
-  };
-  const auto changed = [](const PlannedObject& each) {
-    return std::ranges::any_of(each.components, [](const PlannedComponent& component) {
-      return component.transform != nullptr;
-    });
-  };
-  std::vector<std::string_view> how;
-  if (plan.objects.size() != source.objects().size()) how.emplace_back("left out");
-  if (std::ranges::any_of(plan.objects, renamed)) how.emplace_back("renamed");
-  if (std::ranges::any_of(plan.objects, changed)) how.emplace_back("changed");
-  return how;
-}
-
 }  // namespace
 
 bool IsPipeline(const std::string& folder) {
@@ -305,7 +283,7 @@ bool IsPipeline(const std::string& folder) {
 
 StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
                                                   const std::string& path, bool only,
-                                                  const InputArgs& options) {
+                                                  const SourceOptions& options) {
   ZT_ASSIGN_OR_RETURN(const FileChoice choice, ChoiceOf(options.files));
   const bool refused = !choice.none && !options.no_files.empty();
   const bool none = choice.none || refused || (!only && !choice.all && choice.patterns.empty());
@@ -328,69 +306,4 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
   return SelectFiles(std::move(source), keep, choice.dense);
 }
 
-std::string WhyNoFiles(SpecVersion version) {
-  if (Traits(version).files) return "";
-  return "version " + std::string(Traits(version).text.substr(0, 3)) +
-         " cannot hold it; --spec 1.2 and 2.0 can";
-}
-
-std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan) {
-  std::vector<std::string> lines;
-  const bool dense = std::ranges::find(args.files, "dense") != args.files.end();
-  for (PlannedObject& planned : plan.objects) {
-    if (!IsFile(*planned.object)) continue;
-    PlannedComponent& data = planned.components[0];
-    if (dense) {
-      data.storage.compression = Compression::kNone;
-    } else if (!args.raw && source.format() != "zt") {
-      data.storage.compression = Compression::kIfGain;
-      data.storage.encoding = Encoding::kZstd;
-    }
-  }
-  const Value* const weights = FindMember(plan.attributes, kFolderAttribute);
-  if (weights == nullptr) return lines;
-  const std::vector<std::string_view> how = Changes(source, plan);
-  if (how.empty()) return lines;
-  if (CountFiles(plan) == plan.objects.size()) return lines;  // an error: no tensor is left
-  if (Value changed = WithoutHeaders(*weights); changed != *weights) {
-    SetMember(plan.attributes, kFolderAttribute, std::move(changed));
-    lines.emplace_back(
-        "tensors are " + Joined(how, "or") +
-        ", so 'ztstream extract' will write new files of weights instead of the original ones");
-  }
-  return lines;
-}
-
-StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
-                                   const InputArgs& asked, const Common& common) {
-  const std::uint64_t files = CountFiles(side->objects());
-  if (files == 0 || CountFiles(other.objects()) > 0 || !asked.files.empty()) return 0;
-  if (!common.quiet)
-    Note(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +
-         " not compared: the other side has none");
-  ZT_ASSIGN_OR_RETURN(
-      side, SelectFiles(std::move(side), [](const std::string&) { return false; }, false));
-  return files;
-}
-
-void NoteLeftOut(const Args& args) {
-  if (args.quiet || args.left_out == nullptr || args.left_out->empty()) return;
-  if (args.verbose) {
-    for (const LeftOut& each : *args.left_out) Note(each.path + ": left out: " + each.why);
-    return;
-  }
-  Note(Counted(args.left_out->size(), "file") + (args.left_out->size() == 1 ? " is" : " are") +
-       " left out; -v tells which and why");
-}
-
-std::uint64_t CountFiles(const std::vector<Object>& objects) {
-  return static_cast<std::uint64_t>(
-      std::ranges::count_if(objects, [](const Object& object) { return IsFile(object); }));
-}
-
-std::uint64_t CountFiles(const Plan& plan) {
-  return static_cast<std::uint64_t>(std::ranges::count_if(
-      plan.objects, [](const PlannedObject& planned) { return IsFile(*planned.object); }));
-}
-
-}  // namespace zt::cli::internal
+}  // namespace zt::open::internal

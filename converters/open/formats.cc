@@ -1,24 +1,30 @@
-// zt.cli:formats — the table. If two rows recognise the same bytes, the first one is used.
+// zt.open:formats — the table. If two rows recognise the same bytes, the first one is used.
 module;
 
 #include "core/status_macros.h"
 
-module zt.cli;
+module zt.open;
 
 import zt.std;
 import :formats;
 import :options;
-import :output;
 import zt.convert.files;
 import zt.convert.gguf;
+import zt.convert.hdf5;
+import zt.convert.layout;
 import zt.convert.npy;
 import zt.convert.onnx;
 import zt.convert.safetensors;
 import zt.convert.torch;
 import zt.convert.zip;
 import zt.convert.zt;
+import zt.core;
+import zt.format;
+import zt.reader;
+import zt.source;
+import zt.text;
 
-namespace zt::cli::internal {
+namespace zt {
 namespace {
 
 // ---- output formats: the layout of a file, with warnings of what the format does not keep -------
@@ -127,17 +133,26 @@ StatusOr<FileLayout> PlanNpyFile(const TensorSource& source,
 
 using FileNames = std::vector<std::string>;
 
+OpenedSource RefuseHdf5(std::shared_ptr<ByteSource>, const InputOptions&) {
+  return Unsupported(
+      "it is HDF5, which the program alone reads; convert the file first: "
+      "ztstream convert FILE -o OUT.zt");
+}
+
+Hdf5Opener g_open_hdf5 = RefuseHdf5;
+
 OpenedSource OpenNpzFile(FormatInput in) {
-  if (in.options.from.empty()) {
+  if (in.options.format.empty()) {
     ZT_ASSIGN_OR_RETURN(const auto archive, ZipArchive::Open(in.bytes));
     if (HoldsTorch(*archive)) return OpenTorch(std::move(in.bytes), in.stem, in.options);
-    if (HoldsKeras(*archive)) return OpenHdf5(std::move(in.bytes), in.options);
+    if (HoldsKeras(*archive)) return g_open_hdf5(std::move(in.bytes), in.options);
   }
   return OpenNpz(std::move(in.bytes), in.stem, in.options);
 }
 
 // A single file, or all parts of a split model.
-OpenedSource OpenGgufIn(const std::string& path, const FileNames& files, const InputArgs& options) {
+OpenedSource OpenGgufIn(const std::string& path, const FileNames& files,
+                        const SourceOptions& options) {
   const auto model = [&](const std::string& file) {
     const std::string set = GgufSetOf((std::filesystem::path(path) / file).string());
     return set.empty() ? file : set;
@@ -161,13 +176,13 @@ bool IsHdf5Head(std::span<const std::byte> head) { return LooksLikeHdf5(head) &&
 constexpr Format kFormats[] = {
     {"safetensors", "safetensors", ".safetensors", ".safetensors.index.json", "",
      LooksLikeSafetensors, [](FormatInput in) { return OpenSafetensors(std::move(in.bytes)); },
-     [](const std::string& path, const FileNames&, const InputArgs& options) {
+     [](const std::string& path, const FileNames&, const SourceOptions& options) {
        return OpenSafetensorsFolder(path, options);
      },
      PlanSafetensorsFile},
     {"npy", "npy 1 to 3", ".npy", "", "", LooksLikeNpy,
      [](FormatInput in) { return OpenNpy(std::move(in.bytes), in.stem, in.options); },
-     [](const std::string& path, const FileNames&, const InputArgs& options) {
+     [](const std::string& path, const FileNames&, const SourceOptions& options) {
        return OpenNpyFolder(path, options);
      },
      PlanNpyFile},
@@ -180,7 +195,7 @@ constexpr Format kFormats[] = {
     // The suffix of files in folders; a single .pt or .pth file is recognised by its content.
     {"torch", "PyTorch", ".bin", ".bin.index.json", "", LooksLikeTorchStream,
      [](FormatInput in) { return OpenTorch(std::move(in.bytes), in.stem, in.options); },
-     [](const std::string& path, const FileNames&, const InputArgs& options) {
+     [](const std::string& path, const FileNames&, const SourceOptions& options) {
        return OpenTorchFolder(path, options);
      },
      nullptr},
@@ -188,13 +203,13 @@ constexpr Format kFormats[] = {
      [](FormatInput in) { return OpenOnnx(std::move(in.bytes), in.path, in.options); }, nullptr,
      nullptr},
     {"hdf5", "HDF5, Keras", ".h5 .hdf5 .keras", "", "", IsHdf5Head,
-     [](FormatInput in) { return OpenHdf5(std::move(in.bytes), in.options); }, nullptr, nullptr},
+     [](FormatInput in) { return g_open_hdf5(std::move(in.bytes), in.options); }, nullptr, nullptr},
     {"zt", "zTensor 2.0, 1.x, 0.1", ".zt", ".zt.index.json", "a .zt file", IsZtHead,
      [](FormatInput in) {
        return OpenZt(std::move(in.bytes), in.options,
                      in.path.empty() ? ShardFinder() : ShardsBeside(in.path, in.options));
      },
-     [](const std::string& path, const FileNames&, const InputArgs& options) {
+     [](const std::string& path, const FileNames&, const SourceOptions& options) {
        return OpenZtShards(path, options);
      },
      nullptr},
@@ -213,6 +228,8 @@ constexpr bool AreNames(std::string_view names, bool written_only) {
 static_assert(AreNames(kReadFormats, false) && AreNames(kWrittenFormats, true));
 
 }  // namespace
+
+void SetHdf5(Hdf5Opener open) { g_open_hdf5 = open; }
 
 std::span<const Format> Formats() { return kFormats; }
 
@@ -240,23 +257,4 @@ StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
                      " are); it may be damaged, or its format has to be named");
 }
 
-std::string FormatNames() {
-  std::string out;
-  for (const Format& format : kFormats) {
-    if (format.name == "zt") continue;
-    out += std::string(format.title.substr(0, format.title.find(" 1 to "))) + ", ";
-  }
-  return out.substr(0, out.size() - 2) + " and .zt";
-}
-
-std::string FormatTitles() {
-  std::string out(FindFormat("zt")->title);
-  for (const Format& format : kFormats) {
-    if (format.name == "zt") continue;
-    out += (out.find(';') == out.npos ? "; " : ", ") + std::string(format.title);
-    if (format.name == "hdf5" && !ReadsHdf5()) out += " (not in this build)";
-  }
-  return out;
-}
-
-}  // namespace zt::cli::internal
+}  // namespace zt

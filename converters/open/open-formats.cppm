@@ -1,20 +1,21 @@
-// zt.cli:formats — the table of input and output formats, and the detection of other files.
-// Internal.
-module zt.cli:formats;
+// zt.open:formats — the table of input and output formats, and the detection of other files.
+export module zt.open:formats;
 
 import zt.std;
-import :args;
+import :options;
 import zt.convert.hdf5;
 import zt.convert.layout;
+import zt.core;
+import zt.source;
 
-namespace zt::cli::internal {
+export namespace zt {
 
 // Bytes to open, and their origin.
 struct FormatInput {
   std::shared_ptr<ByteSource> bytes;
   std::string path;  // empty for standard input
   std::string stem;  // the name for a tensor without one
-  const InputArgs& options;
+  const SourceOptions& options;
 };
 
 using OpenedSource = StatusOr<std::unique_ptr<TensorSource>>;
@@ -34,26 +35,31 @@ struct Format {
   OpenedSource (*open)(FormatInput input);
   // Null if a folder of such files is not a checkpoint. `files` are the sorted names in the folder.
   OpenedSource (*open_folder)(const std::string& path, const std::vector<std::string>& files,
-                              const InputArgs& options);
+                              const SourceOptions& options);
   // Lays out a file with the selected objects. Null if the format is not written.
   StatusOr<FileLayout> (*plan)(const TensorSource& source,
                                const std::vector<std::uint32_t>& selected);
 };
 
 std::span<const Format> Formats();
+
+using Hdf5Opener = OpenedSource (*)(std::shared_ptr<ByteSource>, const InputOptions&);
+// Lets HDF5 be read: `SetHdf5(OpenHdf5)`. libhdf5 runs in a process of its own, which only the
+// owner of this process may decide to start; before the call such files are refused. Call it before
+// an input is opened.
+void SetHdf5(Hdf5Opener open);
+
 // The names of all formats, and of those that are written, as --from and --to take them.
 inline constexpr std::string_view kReadFormats = "safetensors npy npz gguf torch onnx hdf5 zt";
 inline constexpr std::string_view kWrittenFormats = "safetensors npy npz gguf";
-// For a sentence: "safetensors, npy and .zt".
-std::string FormatNames();
-// The formats with their versions, for --version.
-std::string FormatTitles();
 // Null if no format has this name.
 const Format* FindFormat(std::string_view name);
 // True if `file` has the suffix of an index of this format.
 inline bool IsIndexOf(const Format& format, std::string_view file) {
   return !format.index.empty() && file.ends_with(format.index);
 }
+// True if the path has the suffix of an index of .zt shards.
+inline bool IsIndexPath(std::string_view path) { return path.ends_with(".zt.index.json"); }
 // True if `file` has a suffix of this format or of its index.
 bool HasSuffix(const Format& format, std::string_view file);
 
@@ -79,4 +85,4 @@ StatusOr<const Format*> Recognise(std::span<const std::byte> head);
 // "a Git LFS pointer, ...": the kind of a known file of another format, and what to do with it.
 std::optional<std::string> NameForeign(std::span<const std::byte> head);
 
-}  // namespace zt::cli::internal
+}  // namespace zt

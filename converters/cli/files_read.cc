@@ -1,0 +1,121 @@
+// zt.cli:support — the files that a command reads, which its outputs must not replace.
+module;
+
+#include <sys/stat.h>
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :support;
+import zt.convert.shards;
+import zt.open;
+
+namespace zt::cli::internal {
+
+namespace fs = std::filesystem;
+
+Status CheckIsZt(const std::string& path) {
+  if (!IsUrl(path) && !IsRegularFile(path)) return OkStatus();  // a pipe opens once
+  const auto bytes = OpenFile(path);
+  if (!bytes.ok()) return bytes.status();
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(**bytes, kHeadBytes));
+  if (head.size() >= 8 && LooksLikeZt(head)) return OkStatus();
+  const auto format = Recognise(head);
+  if (format.ok() && (*format)->name != "zt") {
+    const bool archive = !(*format)->read_from_end.empty();
+    return Unsupported("it is " +
+                       std::string(archive ? (*format)->read_from_end : (*format)->name) +
+                       ", not .zt; 'ztstream inspect' lists it, 'ztstream diff' compares it");
+  }
+  // A file named .zt that does not look like one is damaged; verification reports that.
+  const bool damaged = format.ok() || format.status().code() == StatusCode::kDataLoss;
+  return damaged && path.ends_with(".zt") ? OkStatus() : format.status();
+}
+
+std::vector<std::string> ShardsOfRoots(const Args& args) {
+  std::vector<std::string> shards;
+  for (const std::string& input : args.inputs) {
+    const auto root = FileOfInput(input, args.source_options());
+    if (!root.ok() || !IsRegularFile(*root)) continue;
+    const auto opened = OpenReader(*root, args.source_options());
+    if (!opened.ok()) continue;
+    const ShardFinder find = ShardsBeside(*root, args.source_options());
+    for (const StoredShard& shard : (*opened)->manifest().shards) {
+      if (const auto bytes = find(shard); bytes.ok()) shards.push_back((*bytes)->name());
+    }
+  }
+  return shards;
+}
+
+FilesRead::FilesRead(const Args& args, const TensorSource* source,
+                     const std::vector<std::string>& shards) {
+  const auto add = [&](const std::string& path) {
+    struct stat info;
+    if (IsUrl(path)) {
+      urls_.insert(path);
+    } else if (::stat(path.c_str(), &info) == 0) {
+      files_.emplace(info.st_dev, info.st_ino);
+    }
+  };
+  for (const std::string& input : args.inputs) add(input);
+  for (const std::string& shard : shards) add(shard);
+  if (args.inputs.size() == 1) {
+    const auto file = FileOfInput(args.inputs[0], args.source_options());
+    if (file.ok()) named_ = *file;
+  }
+  if (source == nullptr) return;
+  for (const std::string& file : source->other_files()) add(file);
+  std::unordered_set<std::string_view> seen;
+  for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
+    const auto count = static_cast<std::uint32_t>(source->objects()[o].components.size());
+    for (std::uint32_t c = 0; c < count; ++c) {
+      if (const std::string& file = source->file({o, c}); seen.insert(file).second) add(file);
+    }
+  }
+}
+
+Status FilesRead::CheckOmits(const std::string& output, bool in_place) const {
+  struct stat info;
+  const bool is_read = IsUrl(output) ? urls_.contains(output)
+                                     : ::stat(output.c_str(), &info) == 0 &&
+                                           files_.contains({info.st_dev, info.st_ino});
+  const auto place = [](const fs::path& path) {
+    std::error_code error;
+    return fs::weakly_canonical(fs::absolute(path, error).parent_path(), error) / path.filename();
+  };
+  if (!is_read || (in_place && (output == named_ || place(output) == place(named_)))) {
+    return OkStatus();
+  }
+  return WithFile(
+      InvalidArgument("it is an input, and would be replaced; name another file (only the whole of "
+                      "one input may take its place)"),
+      output);
+}
+
+bool TakesWhole(const Args& args) {
+  return args.names.empty() && args.include.empty() && args.exclude.empty();
+}
+
+bool MayReplace(const Args& args) {
+  const std::string& output = args.output;
+  return args.force && output != "-" && (IsUrl(output) || IsRegularFile(output));
+}
+
+Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {
+  if (!MayReplace(args)) return OkStatus();
+  return FilesRead(args, source, ShardsOfRoots(args))
+      .CheckOmits(args.output, in_place && TakesWhole(args));
+}
+
+void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {
+  std::vector<std::string> names;
+  for (const std::string& path : paths) names.push_back(fs::path(path).filename().string());
+  for (const std::string_view suffix : {".safetensors", ".bin"}) {
+    const Status whole = CheckSets(names, suffix, "the inputs leave out shards");
+    if (!whole.ok()) source.AddWarning(Fact(whole));
+  }
+}
+
+}  // namespace zt::cli::internal

@@ -1,0 +1,23 @@
+// zt.open:files — which files of a checkpoint's folder, or of a .zt file, accompany the tensors.
+// Internal.
+module zt.open:files;
+
+import zt.std;
+import :options;
+import zt.core;
+import zt.source;
+
+namespace zt::open::internal {
+
+// True if the folder is a diffusers pipeline, whose models are in folders below it.
+bool IsPipeline(const std::string& folder);
+
+// Adds to `source`, which was opened from `path`, the files that SourceOptions::files selects: it
+// adds files of a folder in another format, and keeps or removes files of a .zt file. If `only` is
+// false, there are several inputs, and files are taken only if they are asked for. Files that are
+// left out are appended to options.left_out.
+StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
+                                                  const std::string& path, bool only,
+                                                  const SourceOptions& options);
+
+}  // namespace zt::open::internal

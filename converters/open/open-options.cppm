@@ -1,0 +1,26 @@
+// zt.open:options — how to open an input.
+export module zt.open:options;
+
+import zt.std;
+import zt.source;
+
+export namespace zt {
+
+// A file of a checkpoint's folder that is left out, and the reason.
+struct LeftOut {
+  std::string path, why;
+};
+
+// How to open inputs.
+struct SourceOptions : InputOptions {
+  std::string format = {};  // its name (kReadFormats); empty: detected
+  // Which files of a model accompany its tensors: "all", "none", "dense" or patterns of paths.
+  // Empty: the files of a single input, and no files of several inputs.
+  std::vector<std::string> files = {};
+  // If not empty, all files are left out, for this reason: the output cannot hold them.
+  std::string no_files = {};
+  // If set, opening an input appends the files that it leaves out.
+  std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;
+};
+
+}  // namespace zt

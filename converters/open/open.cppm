@@ -1,0 +1,50 @@
+// zt.open — opens inputs of any format: files and bytes by their content, folders by their files.
+export module zt.open;
+
+import zt.std;
+import zt.core;
+import zt.source;
+export import :formats;
+export import :options;
+export import :types;
+
+export namespace zt {
+
+// Opens an input of any format: a file, a folder with a checkpoint, a URL (after UseRemoteFiles),
+// or "-" for standard input. Errors name the file.
+StatusOr<std::unique_ptr<TensorSource>> Open(const std::string& path,
+                                             const SourceOptions& options = {});
+// Opens several inputs as one source.
+StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
+                                                   const SourceOptions& options = {});
+// Opens the bytes of a file. Errors name them.
+StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> bytes,
+                                                  const SourceOptions& options = {});
+
+// OpenInputs, with quantized modules grouped by the configuration in their folder.
+StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
+                                                    const SourceOptions& options = {});
+// The same, with grouped quantized modules split into the original tensors, for those who return
+// them.
+StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
+                                                      const SourceOptions& options = {});
+
+// The arguments of MergeSources.
+struct Inputs {
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  std::vector<std::string> names;
+};
+// The inputs of OpenInputs, each as a source.
+StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOptions& options = {});
+
+// OpenFile. If there is no such .zt file but an index of its shards, the error names the index.
+StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
+// The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of
+// other formats. An error if there are several indexes, or if the shards have not been joined.
+StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,
+                                              const SourceOptions& options);
+// The file that the input is: itself, or the index or root in a folder (FindZtIn), empty if it holds
+// none.
+StatusOr<std::string> FileOfInput(const std::string& input, const SourceOptions& options);
+
+}  // namespace zt

@@ -1,0 +1,199 @@
+// zt.text — escapes, words, sizes, JSON.
+module;
+
+#include <utf8proc.h>
+
+module zt.text;
+
+import zt.std;
+import zt.core;
+
+namespace zt {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kHex[] = "0123456789abcdef";
+
+// The length and code point of the UTF-8 sequence at the start of a text. The length is 0 if it is
+// not UTF-8.
+struct Decoded {
+  std::size_t length = 0;
+  std::uint32_t point = 0;
+};
+
+Decoded Decode(std::string_view text) {
+  utf8proc_int32_t point = 0;
+  const auto length = ::utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                         static_cast<utf8proc_ssize_t>(text.size()), &point);
+  if (length <= 0) return {};
+  return {static_cast<std::size_t>(length), static_cast<std::uint32_t>(point)};
+}
+
+// False for control characters, line breaks, and what formats text or is not seen itself: marks of
+// direction, joiners, the byte order mark, tags, variation selectors, fillers, spaces but one.
+bool IsHarmless(std::uint32_t point) {
+  constexpr std::uint32_t kBlankBraille = 0x2800;
+  if (point == ' ') return true;
+  // What Unicode keeps for more of the kind has no property yet.
+  if (point == 0x2065 || (point >= 0xfff0 && point <= 0xfff8) || point >> 12 == 0xe0) return false;
+  const auto* const property = ::utf8proc_get_property(static_cast<utf8proc_int32_t>(point));
+  const int category = property->category;
+  return category != UTF8PROC_CATEGORY_CC && category != UTF8PROC_CATEGORY_CF &&
+         category != UTF8PROC_CATEGORY_ZS && category != UTF8PROC_CATEGORY_ZL &&
+         category != UTF8PROC_CATEGORY_ZP && property->ignorable == 0 && point != kBlankBraille;
+}
+
+void AppendHex(std::string& out, std::uint32_t value, int digits) {
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kHex[value >> shift & 15];
+}
+
+// A string of JSON. Bytes that are not UTF-8 become replacement characters.
+std::string Quoted(std::string_view text) {
+  return EscapeUnseen(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+// Appends an object for a value that JSON has no number for.
+void AppendNonFinite(double value, std::string& out) {
+  const char* const text = std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+  out += std::string("{\"$double\":\"") + text + "\"}";
+}
+
+}  // namespace
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const Decoded next = Decode(text);
+    const auto byte = static_cast<unsigned char>(text.front());
+    if (next.length == 0) {
+      out += "\\x";
+      AppendHex(out, byte, 2);
+    } else if (IsHarmless(next.point)) {
+      out += text.substr(0, next.length);
+    } else if (byte == '\n') {
+      out += "\\n";
+    } else {
+      out += next.length == 1 ? "\\x" : next.length < 4 ? "\\u" : "\\U";
+      AppendHex(out, next.point, next.length == 1 ? 2 : next.length < 4 ? 4 : 8);
+    }
+    text.remove_prefix(std::max<std::size_t>(next.length, 1));
+  }
+  return out;
+}
+
+std::vector<std::string_view> Words(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
+    end = std::min(text.find(' ', at), text.size());
+    words.push_back(text.substr(at, end - at));
+  }
+  return words;
+}
+
+std::string Counted(std::uint64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
+std::string HumanBytes(std::uint64_t bytes) {
+  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) value /= 1024, ++unit;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
+  return text;
+}
+
+// They occur only within strings, in which JSON allows an escape; from U+10000 on, a pair of
+// surrogates.
+std::string EscapeUnseen(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  std::size_t copied = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte < 0x7f) {
+      ++at;
+      continue;
+    }
+    const Decoded next = Decode(text.substr(at));
+    if (!IsHarmless(next.point)) {
+      out.append(text, copied, at - copied);
+      const bool halves = next.point > 0xffff;
+      if (halves) {
+        out += "\\u";
+        AppendHex(out, 0xd7c0 + (next.point >> 10), 4);
+      }
+      out += "\\u";
+      AppendHex(out, halves ? 0xdc00 + (next.point & 0x3ff) : next.point, 4);
+      copied = at + next.length;
+    }
+    at += std::max<std::size_t>(next.length, 1);
+  }
+  out.append(text, copied);
+  return out;
+}
+
+void AppendJson(const Value& value, std::string& out, std::size_t most) {
+  switch (value.kind()) {
+    case Value::Kind::kNull:
+      out += "null";
+      return;
+    case Value::Kind::kBool:
+      out += *value.AsBool() ? "true" : "false";
+      return;
+    case Value::Kind::kUint:
+      out += std::to_string(*value.AsUint());
+      return;
+    case Value::Kind::kInt:
+      out += std::to_string(*value.AsInt());
+      return;
+    case Value::Kind::kDouble:
+      if (!std::isfinite(*value.AsDouble())) return AppendNonFinite(*value.AsDouble(), out);
+      out += Json(*value.AsDouble()).dump();
+      return;
+    case Value::Kind::kString:
+      out += Quoted(std::string_view(*value.AsString()).substr(0, most));
+      return;
+    case Value::Kind::kBytes: {
+      out += "{\"$bytes\":\"";
+      for (const std::byte byte : *value.AsBytes()) {
+        if (out.size() > most) return;
+        AppendHex(out, static_cast<std::uint32_t>(byte), 2);
+      }
+      out += "\"}";
+      return;
+    }
+    case Value::Kind::kArray: {
+      out += '[';
+      std::string_view between;
+      for (const Value& each : *value.AsArray()) {
+        if (out.size() > most) return;
+        out += between;
+        AppendJson(each, out, most);
+        between = ",";
+      }
+      out += ']';
+      return;
+    }
+    case Value::Kind::kMap:
+      return AppendJson(*value.AsMap(), out, most);
+  }
+}
+
+void AppendJson(const Value::Map& map, std::string& out, std::size_t most) {
+  out += '{';
+  std::string_view between;
+  for (const auto& [key, value] : map) {
+    if (out.size() > most) return;
+    out += between;
+    out += Quoted(key) + ":";
+    AppendJson(value, out, most);
+    between = ",";
+  }
+  out += '}';
+}
+
+}  // namespace zt
