@@ -67,22 +67,19 @@ _FROM_TORCH = _inverse(_TORCH)
 
 @functools.lru_cache(None)
 def of_numpy(dtype):
-    """The type of a file for a numpy.dtype of little-endian order."""
+    """The type of a file for a numpy.dtype of little-endian order, or None."""
     if dtype.name in _FROM_ML:
         return _FROM_ML[dtype.name]
     for name, spelled in _NUMPY.items():
         if dtype.str == spelled:
             return name
-    raise ArgumentError(f"numpy's {dtype} has no type in a file")
+    return None
 
 
 @functools.lru_cache(None)
 def of_torch(dtype):
-    """The type of a file for a torch.dtype."""
-    name = str(dtype).rpartition(".")[2]
-    if name not in _FROM_TORCH:
-        raise ArgumentError(f"{dtype} has no type in a file")
-    return _FROM_TORCH[name]
+    """The type of a file for a torch.dtype, or None."""
+    return _FROM_TORCH.get(str(dtype).rpartition(".")[2])
 
 
 @functools.lru_cache(None)
@@ -94,12 +91,42 @@ def find(name):
     return _c.type_of(name)
 
 
+def without_values(tensor):
+    """Why this process does not have the values of a tensor of torch, and what to do; None where it does."""
+    kind = type(tensor).__name__
+    if hasattr(tensor, "full_tensor"):
+        return f"it is a {kind}, of which each process has a part: full_tensor() gives the whole, to_local() this part"
+    if hasattr(tensor, "materialize"):
+        return f"it is an {kind}: a forward pass gives it a shape and values"
+    if tensor.is_nested or str(tensor.layout) != "torch.strided" or tensor.is_quantized:
+        return "only dense tensors are added so; add_object takes the parts of others"
+    if hasattr(tensor, "fake_mode"):
+        return f"it is a {kind}, which has a shape and no values"
+    if tensor.device.type == "meta":
+        return "it is on the device 'meta', where tensors have no values"
+    if not tensor.numel():
+        return None
+    try:
+        there = tensor.data_ptr() != 0
+        if there and tensor.device.type in ("cpu", "cuda"):
+            last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+            storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+            there = (tensor.storage_offset() + last + 1) * tensor.element_size() <= storage.nbytes()
+    except (RuntimeError, NotImplementedError) as error:
+        return f"it is a {kind}, of which torch does not give the memory: {str(error).splitlines()[0]}"
+    if not there and tensor.device.type in ("cpu", "cuda"):
+        return (f"it is a {kind} without memory of its own: its storage was freed, or it stands for other tensors; add what has the "
+                "values")
+    return None
+
+
 def memory_of(data, writable=False):
     """(address, bytes, what holds them) of a contiguous buffer, of an array of numpy, of a tensor of torch on the CPU. Read-only
     memory is that of `bytes` alone."""
     if hasattr(data, "untyped_storage") or type(data).__module__ == "torch":
-        if data.device.type != "cpu" or not data.is_contiguous():
-            raise ArgumentError("the tensor is not a contiguous one on the CPU")
+        why = without_values(data)
+        if why is not None or data.device.type != "cpu" or not data.is_contiguous() or data.is_conj() or data.is_neg():
+            raise ArgumentError(f"the tensor is not a contiguous one on the CPU{': ' * bool(why)}{why or ''}")
         return data.data_ptr(), data.numel() * data.element_size(), data
     if hasattr(data, "__array_interface__"):  # numpy's, of types too that have no buffer
         if not data.flags.c_contiguous or not data.flags.writeable:

@@ -21,6 +21,8 @@ class _Bytes:
     """The bytes of a tensor that is written: their address, type and shape, and what holds them."""
 
     def __init__(self, address, nbytes, dtype, shape, holder, identity=None, owner=None, fresh=False):
+        if nbytes and not address:
+            raise MisuseError(f"{nbytes} bytes that lie nowhere")
         self.address, self.nbytes, self.dtype, self.shape = address, nbytes, dtype, tuple(shape)
         self.holder = holder
         self.identity = identity  # of memory that the caller holds
@@ -63,13 +65,19 @@ def _stored_as(name, dtype, given, itemsize):
 
 
 def _of_torch(name, tensor, dtype):
-    if tensor.layout.__repr__() != "torch.strided" or tensor.is_quantized:
-        raise ArgumentError(f"tensor {name!r}: only dense tensors are added so; add_object takes the parts of others", None,
-                            name)
-    given, tensor = tensor, tensor.detach()
-    identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), str(tensor.device),
-                tensor.is_conj(), tensor.is_neg())
-    held = tensor.resolve_conj().resolve_neg().cpu().contiguous()
+    given, why = tensor, _types.without_values(tensor)
+    if why is not None and not hasattr(tensor, "materialize") and getattr(tensor, "_is_zerotensor", bool)():
+        tensor, why = tensor.clone(), None  # zeros that had no memory
+    if why is None:
+        tensor = tensor.detach()
+        identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), str(tensor.device),
+                    tensor.is_conj(), tensor.is_neg())
+        held = tensor.resolve_conj().resolve_neg().cpu().contiguous()
+        why = _types.without_values(held)
+    if why is None and _types.of_torch(held.dtype) is None:
+        why = f"{held.dtype} has no type in a file"
+    if why is not None:
+        raise ArgumentError(f"tensor {name!r}: {why}", None, name)
     dtype = _stored_as(name, dtype, _types.of_torch(held.dtype), held.element_size())
     nbytes = held.numel() * held.element_size()
     fresh = held.data_ptr() != identity[0]
@@ -79,6 +87,8 @@ def _of_torch(name, tensor, dtype):
 def _of_numpy(name, array, dtype, owner):
     """`owner` has the memory; None where the array was made for this call."""
     import numpy
+    if numpy.ma.is_masked(array):
+        raise ArgumentError(f"tensor {name!r}: it is masked, and a file has no masks; filled() gives its values", None, name)
     given, identity = array, None
     if array.nbytes and owner is not None:
         identity = array.ctypes.data, array.dtype, array.shape, array.strides
@@ -88,7 +98,10 @@ def _of_numpy(name, array, dtype, owner):
     if not array.flags.c_contiguous:
         held = numpy.ascontiguousarray(array).reshape(array.shape)
     bits = f"u{8 * held.itemsize}" if held.dtype.kind == "V" and dtype is not None else None
-    dtype = _stored_as(name, dtype, bits or _types.of_numpy(held.dtype), held.itemsize)
+    stored = bits or _types.of_numpy(held.dtype)
+    if stored is None:
+        raise ArgumentError(f"tensor {name!r}: numpy's {held.dtype} has no type in a file", None, name)
+    dtype = _stored_as(name, dtype, stored, held.itemsize)
     fresh = owner is None or held is not given
     return _Bytes(held.ctypes.data, held.nbytes, dtype, held.shape, held, identity, owner, fresh)
 
@@ -113,7 +126,7 @@ def _bytes_of(name, value, dtype=None, shape=None):
     if module == "ztstream" and hasattr(value, "numpy_dtype"):
         return _of_numpy(name, value.numpy(), dtype or value.dtype, value._file._held if value._mappable else None)
     import numpy
-    array = numpy.asarray(value)
+    array = value if isinstance(value, numpy.ma.MaskedArray) else numpy.asarray(value)
     if array.dtype.kind not in "biufcV":
         raise ArgumentError(f"tensor {name!r}: elements of {array.dtype} are no numbers", None, name)
     return _of_numpy(name, array, dtype, value if isinstance(value, numpy.ndarray) else None)

@@ -641,6 +641,78 @@ class Torch(Case):
             self.assertTrue(torch.equal(file.get_slice("weight")[1:3], model.weight[1:3]))
             self.assertTrue(torch.equal(file.get_slice("weight")[-1], model.weight[-1]))
 
+    def without_values(self):
+        """{what it is: a tensor of torch of which this process has no values}, and what is said of each."""
+        torch = self.torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        class Wrapper(torch.Tensor):  # like the quantized ones of torchao
+            @staticmethod
+            def __new__(cls, inner):
+                return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+            @classmethod
+            def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+                return Wrapper(torch.ones(3))
+
+        def freed(size, kept, part=slice(None)):
+            tensor = torch.ones(size)
+            view = tensor[part]
+            tensor.untyped_storage().resize_(kept)
+            return view
+
+        memory = "it is a {} without memory of its own: its storage was freed, or it stands for other tensors; add what has the values"
+        yield "meta", torch.zeros(3, device="meta"), "it is on the device 'meta', where tensors have no values"
+        with FakeTensorMode():
+            yield "fake", torch.zeros(4), "it is a FakeTensor, which has a shape and no values"
+        yield "functional", torch._to_functional_tensor(torch.ones(4)), memory.format("Tensor")
+        for name, tensor in (("freed", freed(1000, 0)), ("freed large", freed(1 << 20, 0)), ("freed in part", freed(1000, 400)),
+                             ("view of freed", freed(1000, 400, slice(500, 510)))):
+            yield name, tensor, memory.format("Tensor")
+        yield "wrapper", Wrapper(torch.ones(3)), memory.format("Wrapper")
+        yield ("lazy", torch.nn.LazyLinear(3).weight, "it is an UninitializedParameter: a forward pass gives it a shape and values")
+        seen = []
+        torch.vmap(lambda x: (seen.append(x), x)[1])(torch.arange(6.0).reshape(2, 3))
+        yield ("vmap", seen[0], "it is a Tensor, of which torch does not give the memory: Cannot access data pointer of Tensor that "
+               "doesn't have storage")
+        yield "sparse", torch.eye(3).to_sparse(), "only dense tensors are added so; add_object takes the parts of others"
+        yield "complex32", torch.zeros(3, dtype=torch.complex32), "torch.complex32 has no type in a file"
+
+    def test_without_values(self):
+        """What has no values here is refused by name, and nothing is made up."""
+        path = self.path("x.zt")
+        for what, tensor, said in self.without_values():
+            with self.subTest(what):
+                with self.assertRaises(ztstream.ArgumentError) as raised, ztstream.Writer(path) as out:
+                    out.add("w", tensor)
+                self.assertEqual((str(raised.exception), raised.exception.tensor), (f"tensor 'w': {said}", "w"))
+                with self.assertRaises(ztstream.ArgumentError):
+                    ztstream.save_file({"w": tensor}, path)
+        self.assertEqual(os.listdir(self.folder), [])
+        ztstream.save_file({"w": numpy.zeros(1000, "f4")}, path)
+        with ztstream.open(path) as file:
+            for what, tensor, _ in self.without_values():
+                with self.subTest("read into " + what), self.assertRaises(ztstream.ArgumentError):
+                    file["w"].read_into(tensor)
+        zeros = self.torch._efficientzerotensor(5)
+        ztstream.save_file({"w": zeros}, path, overwrite=True)
+        self.assertEqual(ztstream.load_file(path)["w"].tolist(), [0] * 5)
+
+    def test_distributed(self):
+        """A DTensor is a part of a tensor."""
+        import torch.distributed as dist
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Shard, distribute_tensor
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        self.addCleanup(dist.destroy_process_group)
+        tensor = distribute_tensor(self.torch.full((8,), 7.0), init_device_mesh("cpu", (1,)), [Shard(0)])
+        path = self.path("x.zt")
+        with self.assertRaisesRegex(ztstream.ArgumentError, r"^tensor 'w': it is a DTensor, of which each process has a part: "
+                                    r"full_tensor\(\) gives the whole, to_local\(\) this part$"):
+            ztstream.save_file({"w": tensor}, path)
+        ztstream.save_file({"w": tensor.full_tensor()}, path)
+        self.assertEqual(ztstream.load_file(path)["w"].tolist(), [7] * 8)
+
     def test_added_twice(self):
         """One tensor whose memory is written to through numpy: each name has what was there when it was added."""
         buffer, path = numpy.zeros(300, "f4"), self.path("x.zt")

@@ -188,6 +188,12 @@ class Writing(Case):
                 with ztstream.Writer(self.path("none.zt")) as out:
                     out.add("w", **wrong)
             self.assertEqual(raised.exception.tensor, "w")
+        for wrong, said in ((numpy.ma.array([1.0, 2.0], mask=[0, 1]), "it is masked, and a file has no masks; filled() gives its values"),
+                            (numpy.zeros(2, numpy.longdouble), "numpy's float128 has no type in a file")):
+            with self.assertRaises(ztstream.ArgumentError) as raised:
+                ztstream.save_file({"w": wrong}, self.path("none.zt"))
+            self.assertEqual((str(raised.exception), raised.exception.tensor), (f"tensor 'w': {said}", "w"))
+        self.assertEqual(ztstream.open(ztstream.save({"w": numpy.ma.array([1.0, 2.0])}))["w"].numpy().tolist(), [1, 2])
         for shape in ((-1,), (1 << 64,), (2, -2)):
             with self.assertRaisesRegex(ztstream.ArgumentError, "is no shape"), ztstream.Writer(self.path("none.zt")) as out:
                 out.add("w", b"", dtype="f32", shape=shape)
