@@ -7,6 +7,7 @@ import ctypes
 import os
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import unittest
@@ -70,6 +71,81 @@ class Stays(Case):
         done = subprocess.run([program], capture_output=True, text=True, check=False)
         self.assertEqual(done.stdout.splitlines(), list(members()))
         self.assertEqual(done.returncode, c.abi())
+
+
+CPP = r"""
+#include <cstdio>
+#include <string>
+#include <ztstream/ztstream.h>
+using namespace std::string_literals;
+
+template <typename Call>
+void Says(Call call) {
+  try {
+    call();
+    std::puts("nothing");
+  } catch (const ztstream::Error& error) {
+    std::printf("%d %s\n", static_cast<int>(error.code()), error.what());
+  }
+}
+
+int main(int, char** argv) {
+  const std::string path = argv[1];
+  ztstream::WriterOptions options;
+  options.sync = 0;
+  ztstream::Writer moved(path, options);
+  ztstream::Writer writer(std::move(moved));
+  for (int i = 0; i < 90; ++i) {  // temporaries; of 90 MB
+    writer.Add("t" + std::to_string(i), {1 << 18}, std::vector<float>(1 << 18, float(i)));
+  }
+  std::vector<std::int16_t> kept(300, 7), given(5, 8);
+  writer.Add("kept", {300}, kept);
+  writer.Add("given", {5}, std::move(given));
+  writer.Set("text", "a\0b\1\"\\\x1f\u00e4"s);
+  writer.Set("k\0y"s, "v");
+  writer.Set("plain", "x");
+  writer.Set("n", 3);
+  Says([&] { writer.Set("n\0n"s, 4); });
+  Says([&] { writer.AddBytes("q", "f32\0x"s, {}, "0123", 4); });
+  Says([&] { ztstream::Writer("x\0y"s, options); });
+  Says([&] { ztstream::Reader(path + "\0y"s); });
+  writer.Finish();
+  const ztstream::Reader reader(path);
+  int wrong = 0;
+  for (int i = 0; i < 90; ++i) {
+    for (const float each : reader.Read<float>("t" + std::to_string(i))) wrong += each != float(i);
+  }
+  std::printf("%d wrong, %d, %d\n", wrong, reader.Read<std::int16_t>("kept")[299], reader.Read<std::int16_t>("given")[4]);
+  std::printf("%d %d\n", reader.Text("text") == "a\0b\1\"\\\x1f\u00e4"s, int(reader.Int("n")));
+  Says([&] { reader.Text("k\0y"s); });
+  std::puts(reader.Attributes().c_str());
+  const ztstream::Reader odd(argv[2]);
+  Says([&] { odd.Map<float>("w"); });
+  std::printf("%g\n", double(odd.Read<float>("w")[1]));
+}
+"""
+
+
+class Classic(Case):
+    def test_cpp(self):
+        """The C++17 header: temporaries are kept, no text is cut at U+0000, no pointer is misaligned."""
+        compiler = next(filter(None, map(shutil.which, ("g++", "c++", "clang++-19"))), None)
+        if compiler is None:
+            self.skipTest("no C++ compiler")
+        library = os.environ["ZTSTREAM_LIBRARY"]
+        subprocess.run([compiler, "-x", "c++", "-Wall", "-Wextra", "-pedantic", "-Werror", "-std=c++17", "-O1",
+                        f"-I{ROOT}/capi/include", "-o", self.path("a.out"), "-", "-x", "none", library,
+                        f"-Wl,-rpath,{os.path.dirname(library)}"], input=CPP, check=True, text=True)
+        odd = self.path("odd.safetensors")
+        header = b'{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}   '
+        pathlib.Path(odd).write_bytes(len(header).to_bytes(8, "little") + header + numpy.arange(2, dtype="f4").tobytes())
+        done = subprocess.run([self.path("a.out"), self.path("x.zt"), odd], capture_output=True, text=True, check=True)
+        cut = "2 a key, path or type holds a zero byte, which ends texts of C"
+        self.assertEqual(done.stdout.splitlines(), [
+            cut, cut, cut, cut, "0 wrong, 7, 8", "1 3", cut,
+            '{"n":3,"k\\u0000y":"v","text":"a\\u0000b\\u0001\\"\\\\\\u001f\u00e4","plain":"x"}',
+            "5 tensor 'w': its values lie at an odd address of the file; Read copies them", "1"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a.out", "odd.safetensors", "x.zt"])
 
 
 class Careless(Case):

@@ -208,7 +208,8 @@ ZTS_API zts_status zts_reader_find(const zts_reader* reader, const char* name, s
  * Free it with zts_free. */
 ZTS_API zts_status zts_reader_attributes(const zts_reader* reader, size_t object, char** json);
 /* Gets an attribute of the file. ZTS_NOT_FOUND if there is none with this key, ZTS_INVALID_ARGUMENT
- * if it has another type. A text is valid as long as the reader; `bytes`, its length, may be null.
+ * if it has another type. A key ends at its first zero byte: zts_reader_attributes has all. A text
+ * is valid as long as the reader; `bytes`, its length, which U+0000 does not end, may be null.
  * An integer can be read as a double, too. */
 ZTS_API zts_status zts_reader_get_text(const zts_reader* reader, const char* key,
                                        const char** value, size_t* bytes);
@@ -324,7 +325,8 @@ ZTS_API zts_status zts_writer_open_sink(const zts_sink* sink, const zts_writer_o
 /* Frees the writer. Output that was not finished is removed. */
 ZTS_API void zts_writer_free(zts_writer* writer);
 
-/* Sets an attribute of the file, before zts_writer_finish; the last one set under a key wins. */
+/* Sets an attribute of the file, before zts_writer_finish; the last one set under a key wins. Key
+ * and text end at their first zero byte; zts_writer_set_json takes texts with U+0000. */
 ZTS_API zts_status zts_writer_set_text(zts_writer* writer, const char* key, const char* value);
 ZTS_API zts_status zts_writer_set_int(zts_writer* writer, const char* key, int64_t value);
 ZTS_API zts_status zts_writer_set_double(zts_writer* writer, const char* key, double value);

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -35,6 +36,31 @@ class Error : public std::runtime_error {
 inline void Check(zts_status status) {
   if (status != ZTS_OK) throw Error(status, zts_last_error());
 }
+
+namespace internal {
+
+// A text as C has it. Throws if U+0000 would end it.
+inline const char* Whole(const std::string& text) {
+  if (text.find('\0') == text.npos) return text.c_str();
+  throw Error(ZTS_INVALID_ARGUMENT, "a key, path or type holds a zero byte, which ends texts of C");
+}
+
+// A text as JSON.
+inline std::string Quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) {
+      out += c;
+    } else {
+      out += c < 0x10 ? "\\u000" : "\\u001";
+      out += "0123456789abcdef"[c & 15];
+    }
+  }
+  return out + '"';
+}
+
+}  // namespace internal
 
 // The dtype of an arithmetic type: kDType<float> is "f32".
 template <typename T>
@@ -103,27 +129,35 @@ struct WriterOptions : zts_writer_options {
 class Writer {
  public:
   explicit Writer(const std::string& path, const WriterOptions& options = {}) {
-    Check(zts_writer_open(path.c_str(), &options, &writer_));
+    Check(zts_writer_open(internal::Whole(path), &options, &writer_));
   }
   ~Writer() { zts_writer_free(writer_); }
-  Writer(Writer&& other) noexcept : writer_(std::exchange(other.writer_, nullptr)) {}
+  Writer(Writer&& other) noexcept { *this = std::move(other); }
   Writer& operator=(Writer&& other) noexcept {
     std::swap(writer_, other.writer_);
+    std::swap(kept_, other.kept_);
+    std::swap(kept_bytes_, other.kept_bytes_);
     return *this;
   }
 
-  void Set(const std::string& key, const char* v) {
-    Check(zts_writer_set_text(writer_, key.c_str(), v));
+  void Set(const std::string& key, const std::string& v) {
+    // Only JSON has texts with U+0000, which ends those of C.
+    if (key.find('\0') != key.npos || v.find('\0') != v.npos) {
+      const std::string json = "{" + internal::Quoted(key) + ":" + internal::Quoted(v) + "}";
+      Check(zts_writer_set_json(writer_, json.c_str()));
+    } else {
+      Check(zts_writer_set_text(writer_, key.c_str(), v.c_str()));
+    }
   }
-  void Set(const std::string& key, const std::string& v) { Set(key, v.c_str()); }
+  void Set(const std::string& key, const char* v) { Set(key, std::string(v)); }
   void Set(const std::string& key, std::int64_t v) {
-    Check(zts_writer_set_int(writer_, key.c_str(), v));
+    Check(zts_writer_set_int(writer_, internal::Whole(key), v));
   }
   void Set(const std::string& key, int v) { Set(key, std::int64_t{v}); }
   void Set(const std::string& key, double v) {
-    Check(zts_writer_set_double(writer_, key.c_str(), v));
+    Check(zts_writer_set_double(writer_, internal::Whole(key), v));
   }
-  void Set(const std::string& key, bool v) { Check(zts_writer_set_bool(writer_, key.c_str(), v)); }
+  void Set(const std::string& key, bool v) { Check(zts_writer_set_bool(writer_, internal::Whole(key), v)); }
 
   // Adds a dense tensor of `count` values. They must stay until Flush or Finish returns.
   template <typename T>
@@ -134,10 +168,21 @@ class Writer {
   void Add(const std::string& name, const Shape& shape, const std::vector<T>& values) {
     Add(name, shape, values.data(), values.size());
   }
+  // The same of a vector that is moved in, which is kept as long.
+  template <typename T>
+  void Add(const std::string& name, const Shape& shape, std::vector<T>&& values) {
+    const auto kept = std::make_shared<const std::vector<T>>(std::move(values));
+    kept_.push_back(kept);
+    Add(name, shape, kept->data(), kept->size());
+    kept_bytes_ += kept->size() * sizeof(T);
+    if (kept_bytes_ >= (std::size_t{64} << 20)) Flush();
+  }
+  template <typename T>
+  void Add(const std::string& name, const Shape& shape, const std::vector<T>&& values) = delete;
   // The same for any dtype: "bf16", "f8_e4m3fn", ...
   void AddBytes(const std::string& name, const std::string& dtype, const Shape& shape,
                 const void* data, std::uint64_t bytes) {
-    Check(zts_writer_add(writer_, name.data(), name.size(), dtype.c_str(), shape.data(),
+    Check(zts_writer_add(writer_, name.data(), name.size(), internal::Whole(dtype), shape.data(),
                          shape.size(), data, bytes));
   }
   void Alias(const std::string& name, const std::string& of) {
@@ -146,7 +191,7 @@ class Writer {
 
   // Writes a dense tensor piece by piece: Begin, Append as often as needed, End.
   void Begin(const std::string& name, const std::string& dtype, const Shape& shape) {
-    const zts_part data = {"data", dtype.c_str(), nullptr, ZTS_UNKNOWN};
+    const zts_part data = {"data", internal::Whole(dtype), nullptr, ZTS_UNKNOWN};
     zts_declaration dense = {};
     dense.size = sizeof dense;
     dense.name = name.data();
@@ -163,18 +208,24 @@ class Writer {
   }
   void End() { Check(zts_writer_end(writer_)); }
 
-  void Flush() { Check(zts_writer_flush(writer_)); }
+  void Flush() {
+    Check(zts_writer_flush(writer_));
+    kept_.clear();
+    kept_bytes_ = 0;
+  }
   void Finish() { Check(zts_writer_finish(writer_)); }
 
  private:
   zts_writer* writer_ = nullptr;
+  std::vector<std::shared_ptr<const void>> kept_;  // what was moved in
+  std::size_t kept_bytes_ = 0;
 };
 
 // An open .zt file of any version, or a checkpoint of another format: see zts_reader_open.
 class Reader {
  public:
   explicit Reader(const std::string& path, const ReaderOptions& options = {}) {
-    Check(zts_reader_open(path.c_str(), &options, &reader_));
+    Check(zts_reader_open(internal::Whole(path), &options, &reader_));
   }
   ~Reader() { zts_reader_free(reader_); }
   Reader(Reader&& other) noexcept : reader_(std::exchange(other.reader_, nullptr)) {}
@@ -216,22 +267,22 @@ class Reader {
   std::string Text(const std::string& key) const {
     const char* value;
     std::size_t bytes;
-    Check(zts_reader_get_text(reader_, key.c_str(), &value, &bytes));
+    Check(zts_reader_get_text(reader_, internal::Whole(key), &value, &bytes));
     return std::string(value, bytes);
   }
   std::int64_t Int(const std::string& key) const {
     std::int64_t value;
-    Check(zts_reader_get_int(reader_, key.c_str(), &value));
+    Check(zts_reader_get_int(reader_, internal::Whole(key), &value));
     return value;
   }
   double Double(const std::string& key) const {
     double value;
-    Check(zts_reader_get_double(reader_, key.c_str(), &value));
+    Check(zts_reader_get_double(reader_, internal::Whole(key), &value));
     return value;
   }
   bool Bool(const std::string& key) const {
     int value;
-    Check(zts_reader_get_bool(reader_, key.c_str(), &value));
+    Check(zts_reader_get_bool(reader_, internal::Whole(key), &value));
     return value != 0;
   }
 
@@ -257,6 +308,11 @@ class Reader {
     void* data;
     std::uint64_t bytes;
     Check(zts_reader_map(reader_, index, 0, &data, &bytes));
+    if (reinterpret_cast<std::uintptr_t>(data) % alignof(T) != 0) {
+      throw Error(ZTS_UNSUPPORTED, ("tensor '" + name + "': its values lie at an odd address of " +
+                                    "the file; Read copies them")
+                                       .c_str());
+    }
     return {static_cast<const T*>(data), static_cast<std::size_t>(bytes / sizeof(T))};
   }
 
