@@ -406,18 +406,17 @@ class File(Mapping[str, Tensor]):
              threads: Optional[int] = None) -> None:
         """Decodes dense tensors into buffers of the caller, with one call by all threads.
 
-        out: a writable contiguous buffer, an array of numpy or a CPU tensor of torch for each name, of the tensor's nbytes.
+        out: a writable contiguous buffer, an array of numpy or a CPU tensor of torch for each name, of the tensor's nbytes. Its
+            elements are those of the tensor, or bytes; unsigned integers take the bits of a type that numpy lacks.
         names: those of `out` without it.
         """
         wanted = []
         for name in out if names is None else names:
             tensor = self[name]
-            tensor._check()
-            address, nbytes, holder = _types.memory_of(out[name], True)
-            if nbytes != tensor._bytes:
-                raise ArgumentError(f"what is filled with {name!r} has {nbytes} bytes, not {tensor._bytes}", None, name)
-            if nbytes:
-                wanted.append((tensor._object, tensor._number, 0, nbytes, address, holder))
+            wanted.append(tensor._filled(out[name], 0))
+            if wanted[-1][3] != tensor._bytes:
+                raise ArgumentError(f"what is filled with {name!r} has {wanted[-1][3]} bytes, not {tensor._bytes}", None, name)
+        wanted = [each for each in wanted if each[3]]
         if wanted:
             self._read(wanted, threads)
 

@@ -134,14 +134,25 @@ class Part:
 
     def read_into(self, out, offset: int = 0, threads: Optional[int] = None) -> None:
         """Fills a writable buffer, an array of numpy or a tensor of torch with decoded bytes from byte `offset` on, by many
-        threads."""
+        threads. Its elements are those of the tensor, or bytes."""
+        wanted = self._filled(out, offset)
+        if wanted[3]:
+            self._file._read([wanted], threads)
+
+    def _filled(self, out, offset):
+        """What File._read takes to fill `out`."""
         self._check()
         address, nbytes, holder = _types.memory_of(out, True)
+        given = _types.type_in(out)
+        if not _types.holds(given, self.dtype):
+            raise ArgumentError(f"what is filled with {self._name!r} has elements of {given}, and the tensor those of {self.dtype}; give "
+                                "such, or bytes", None, self._name)
         if offset < 0 or offset + nbytes > self._bytes:
             raise ArgumentError(f"bytes {offset} to {offset + nbytes} are none of {self._name!r}, which has {self._bytes}", None,
                                 self._name)
-        if nbytes:
-            self._file._read([(self._object, self._number, offset, nbytes, address, holder)], threads)
+        if given != "u8" and offset % _types.find(self.dtype)[1]:
+            raise ArgumentError(f"no element of {self._name!r} begins at byte {offset}", None, self._name)
+        return self._object, self._number, offset, nbytes, address, holder
 
     def buffer(self) -> memoryview:
         """The decoded bytes: of a raw tensor those in the file's pages, without a copy and read-only; else decoded here."""

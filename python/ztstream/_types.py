@@ -120,6 +120,28 @@ def without_values(tensor):
     return None
 
 
+_FORMATS = {"f": "f{}", "d": "f{}", "e": "f{}", "?": "bool", **dict.fromkeys("bhilqn", "i{}"), **dict.fromkeys("BHILQN", "u{}")}
+
+
+def type_in(data):
+    """The type of a file that the elements of a buffer, of an array of numpy or of a tensor of torch have; what Python calls it where
+    files have none."""
+    if hasattr(data, "untyped_storage") or type(data).__module__ == "torch":
+        return of_torch(data.dtype) or str(data.dtype)
+    if hasattr(data, "__array_interface__"):
+        bits = data.dtype.kind == "V" and data.dtype.names is None
+        return of_numpy(data.dtype) or (f"u{8 * data.dtype.itemsize}" if bits else data.dtype.str)
+    view = memoryview(data)
+    format = view.format.lstrip("@=<")
+    return "u8" if format == "c" else _FORMATS.get(format, repr(view.format)).format(8 * view.itemsize)
+
+
+def holds(given, dtype):
+    """Whether elements of a type in memory take those of a file: of the same type, as bytes, or as the bits of a type that numpy
+    lacks."""
+    return given in (dtype, "u8") or dtype not in _NUMPY and given == f"u{8 * (find(dtype) or (dtype, 0))[1]}"
+
+
 def memory_of(data, writable=False):
     """(address, bytes, what holds them) of a contiguous buffer, of an array of numpy, of a tensor of torch on the CPU. Read-only
     memory is that of `bytes` alone."""

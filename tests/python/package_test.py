@@ -1,4 +1,5 @@
 """The package beside values: reading, lifetimes, errors, threads, processes, Ctrl-C, memory and file objects, the program, torch."""
+import array as array_module
 import copy
 import gc
 import io
@@ -100,8 +101,39 @@ class Reading(Case):
             for wrong in (bytes(8), numpy.empty((4, 4), "f4").T[:, :2], memoryview(bytearray(8)).toreadonly()):
                 with self.subTest(type(wrong)), self.assertRaises(ztstream.ArgumentError):
                     file["a"].read_into(wrong)
-            with self.assertRaises(ztstream.ArgumentError):
+            with self.assertRaisesRegex(ztstream.ArgumentError, "^what is filled with 'a' has 3 bytes, not 240$"):
                 file.read(out={"a": bytearray(3)})
+
+    def test_memory_of_another_type(self):
+        """Numbers are never taken for those of another type; bytes are bytes."""
+        path = self.path("t.zt")
+        with ztstream.Writer(path) as out:
+            for dtype, spelled in (("f32", "f4"), ("f16", "f2"), ("bf16", "u2"), ("f8_e5m2", "u1"), ("i64", "i8"), ("bool", "?")):
+                out.add(dtype, numpy.ones(4, spelled), dtype=dtype)
+        kinds = ("f4", ">f4", "f2", "u2", "i2", "u1", "i1", "i8", "u8", "u4", "?", "V2", "c8", "M8[s]")
+        fits = {"f32": {"f4"}, "f16": {"f2"}, "bf16": {"u2", "V2"}, "f8_e5m2": {"u1"}, "i64": {"i8"}, "bool": {"?"}}
+        with ztstream.open(path) as file:
+            for name, wanted in fits.items():
+                for kind in kinds:
+                    array = numpy.zeros(file[name].nbytes // numpy.dtype(kind).itemsize, kind)
+                    for call in (lambda: file.read(out={name: array}), lambda: file[name].read_into(array)):
+                        with self.subTest(name=name, kind=kind):
+                            if kind in wanted or kind == "u1":
+                                call()
+                                self.assertEqual(array.tobytes(), file[name].tobytes())
+                                continue
+                            with self.assertRaisesRegex(ztstream.ArgumentError, f"^what is filled with '{name}' has elements of .*, and "
+                                                        f"the tensor those of {name}; give such, or bytes$"):
+                                call()
+                            self.assertFalse(array.view("u1").any())
+            floats, doubles = array_module.array("f", bytes(16)), array_module.array("d", bytes(16))
+            file["f32"].read_into(floats)
+            self.assertEqual(floats.tolist(), [1] * 4)
+            with self.assertRaisesRegex(ztstream.ArgumentError, "elements of f64"):
+                file["f32"].read_into(doubles)
+            with self.assertRaisesRegex(ztstream.ArgumentError, "^no element of 'f32' begins at byte 3$"):
+                file["f32"].read_into(numpy.zeros(2, "f4"), 3)
+            file["f32"].read_into(bytearray(8), 3)
 
     def test_read_only(self):
         """Arrays in the pages of a file cannot be written to; copies can, and the file stays."""
@@ -697,6 +729,20 @@ class Torch(Case):
         zeros = self.torch._efficientzerotensor(5)
         ztstream.save_file({"w": zeros}, path, overwrite=True)
         self.assertEqual(ztstream.load_file(path)["w"].tolist(), [0] * 5)
+
+    def test_memory_of_another_type(self):
+        torch, path = self.torch, self.path("x.zt")
+        ztstream.save_file({"w": torch.ones(4).bfloat16()}, path)
+        with ztstream.open(path) as file:
+            for dtype in ("bfloat16", "float16", "int16", "float32", "uint8", "int8", "complex64"):
+                size = torch.empty(0, dtype=getattr(torch, dtype)).element_size()
+                out = torch.zeros(8 // size, dtype=getattr(torch, dtype))
+                if dtype in ("bfloat16", "uint8"):
+                    file.read(out={"w": out})
+                    self.assertTrue(torch.equal(out.view(torch.bfloat16), torch.ones(4).bfloat16()))
+                    continue
+                with self.subTest(dtype), self.assertRaisesRegex(ztstream.ArgumentError, "the tensor those of bf16"):
+                    file.read(out={"w": out})
 
     def test_distributed(self):
         """A DTensor is a part of a tensor."""
