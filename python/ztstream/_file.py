@@ -306,7 +306,7 @@ class File(Mapping[str, Tensor]):
     def _many(self, names, copy, types, mapped, made):
         """{name: array} with one read of all that has to be read; parts of what is not dense as {role: array}.
 
-        types(dtype, storage) is (the array's type, bytes of an element), mapped(pages, type, count, offset, shape) an array in
+        types(dtype) is (the array's type, bytes of an element), mapped(pages, type, count, offset, shape) an array in
         pages, made(shape, type) one with memory and the address of that.
         """
         out: Dict[str, Any] = {}
@@ -318,7 +318,7 @@ class File(Mapping[str, Tensor]):
         def array(part, shape):
             """Of a part by its handle."""
             part._check()
-            kind, width = types(part.dtype, part.storage)
+            kind, width = part._named(types)
             pages = None if copy else part._pages()
             if pages is not None and (ctypes.addressof(pages[0]) + pages[1]) % width == 0:
                 return mapped(pages[0], kind, part._bytes // width, pages[1], shape)
@@ -331,16 +331,16 @@ class File(Mapping[str, Tensor]):
             if self._text(form) != "dense" or parts != 1:
                 out[name] = {role: array(part, part.shape) for role, part in Tensor(self, index).parts.items()}
                 continue
-            (_, _, dtype, storage, _, _, path, offset, _, size, unreadable, mappable) = unpack(table, first * _COMPONENT.size)
+            (_, _, dtype, _, _, _, path, offset, _, size, unreadable, mappable) = unpack(table, first * _COMPONENT.size)
             place = self._places.get(path) if mappable and size and not copy else None
             if place is None or unreadable and _c.text(unreadable):
                 tensor = Tensor(self, index)
                 out[name] = array(tensor, tensor.shape)
                 continue
             # The same for what most tensors are, a million times: dense, raw, in a file that is mapped.
-            kind = known.get((dtype, storage))
+            kind = known.get(dtype)
             if kind is None:
-                kind = known[dtype, storage] = types(self._text(dtype), self._text(storage))
+                kind = known[dtype] = Tensor(self, index)._named(types)
             shape = tuple(SHAPES[rank].from_address(shape_at)) if rank else ()
             if offset % kind[1]:
                 out[name] = array(Tensor(self, index), shape)
@@ -359,8 +359,8 @@ class File(Mapping[str, Tensor]):
         """
         import numpy
 
-        def types(dtype, storage):
-            kind = _types.numpy_dtype(dtype, storage)
+        def types(dtype):
+            kind = _types.numpy_dtype(dtype)
             return kind, kind.itemsize
 
         def mapped(pages, kind, count, offset, shape):
@@ -384,8 +384,8 @@ class File(Mapping[str, Tensor]):
         """
         import torch
 
-        def types(dtype, storage):
-            kind = _types.torch_dtype(dtype, storage)
+        def types(dtype):
+            kind = _types.torch_dtype(dtype)
             return kind, torch.empty(0, dtype=kind).element_size()
 
         def mapped(pages, kind, count, offset, shape):

@@ -68,8 +68,18 @@ class Part:
 
     @property
     def numpy_dtype(self):
-        """The numpy.dtype that numpy() gives: unsigned integers for bf16 and f8 where ml_dtypes is not installed."""
-        return _types.numpy_dtype(self.dtype, self.storage)
+        """The numpy.dtype that numpy() gives. UnsupportedError for bf16 and f8 where ml_dtypes is not installed."""
+        return self._named(_types.numpy_dtype)
+
+    def _named(self, of):
+        """A type of numpy or torch for that of the file. An error has names."""
+        try:
+            return of(self.dtype)
+        except UnsupportedError as error:
+            raise self._unsupported(error) from None
+
+    def _unsupported(self, why):
+        return UnsupportedError(f"{self._file._name}: tensor {self._name!r}: {why}", self._file._name, self._name)
 
     @property
     def encoding(self) -> str:
@@ -97,7 +107,7 @@ class Part:
     @property
     def shape(self) -> Tuple[int, ...]:
         """In elements."""
-        return (self.nbytes // self.numpy_dtype.itemsize,)
+        return (self.nbytes // _types.width_of(self.dtype, self.storage),)
 
     @property
     def ndim(self) -> int:
@@ -120,8 +130,7 @@ class Part:
     def _check(self):
         self._file._check()
         if self._unreadable:
-            raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: {self._file._text(self._unreadable)}",
-                                   self._file._name, self._name)
+            raise self._unsupported(self._file._text(self._unreadable))
 
     @property
     def _name(self):
@@ -174,10 +183,17 @@ class Part:
         A raw tensor is not read but lies in the file's pages: such an array is read-only, and keeps the pages when the file
         is closed. copy=True: an array of one's own.
         """
-        import numpy
         self._check()
-        shape, dtype = self.shape, self.numpy_dtype
-        pages = None if copy else self._pages()
+        return self._array(self.numpy_dtype, copy)
+
+    def view_bits(self, copy: bool = False):
+        """The same with the bits of each element as an unsigned integer, whatever its type is: uint16 for bf16."""
+        self._check()
+        return self._array(_types.bits_dtype(_types.width_of(self.dtype, self.storage)), copy)
+
+    def _array(self, dtype, copy):
+        import numpy
+        shape, pages = self.shape, None if copy else self._pages()
         if pages is not None:
             array, at = pages
             out = numpy.frombuffer(array, dtype, self._bytes // dtype.itemsize, at).reshape(shape)
@@ -196,7 +212,7 @@ class Part:
         """
         import torch
         self._check()
-        shape, dtype = self.shape, _types.torch_dtype(self.dtype, self.storage)
+        shape, dtype = self.shape, self._named(_types.torch_dtype)
         pages = None if copy else self._pages()
         if pages is not None and (pages[1] + ctypes.addressof(pages[0])) % dtype.itemsize == 0:
             out = torch.frombuffer(pages[0], dtype=dtype, count=self._bytes // dtype.itemsize, offset=pages[1])
@@ -314,16 +330,15 @@ class Tensor(Part):
 
     @property
     def numpy_dtype(self):
-        """The numpy.dtype that numpy() gives: unsigned integers for bf16 and f8 where ml_dtypes is not installed."""
+        """The numpy.dtype that numpy() gives. UnsupportedError for bf16 and f8 where ml_dtypes is not installed."""
         self._check_dense()
         return super().numpy_dtype
 
     def _check_dense(self):
         if not self.is_dense:
-            raise UnsupportedError(f"{self._file._name}: tensor {self._name!r}: it is not a dense tensor but {self.format}; "
-                                   f"its bytes are in .parts: {', '.join(self.parts)}"
-                                   + ("; convert(..., dequantize='f32') makes numbers of it"
-                                      if self.format.startswith("gguf.") else ""), self._file._name, self._name)
+            raise self._unsupported(f"it is not a dense tensor but {self.format}; its bytes are in .parts: {', '.join(self.parts)}"
+                                    + ("; convert(..., dequantize='f32') makes numbers of it"
+                                       if self.format.startswith("gguf.") else ""))
 
     def _check(self):
         super()._check()

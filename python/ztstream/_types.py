@@ -7,7 +7,7 @@ from ._errors import ArgumentError, UnsupportedError
 # Types that numpy has itself.
 _NUMPY = {"f64": "<f8", "f32": "<f4", "f16": "<f2", "i64": "<i8", "i32": "<i4", "i16": "<i2", "i8": "|i1", "u64": "<u8",
           "u32": "<u4", "u16": "<u2", "u8": "|u1", "bool": "|b1", "complex64": "<c8", "complex128": "<c16"}
-# Types that ml_dtypes has. Without it: unsigned integers of their width.
+# Types that ml_dtypes has.
 _ML_DTYPES = {"bf16": "bfloat16", "f8_e4m3fn": "float8_e4m3fn", "f8_e5m2": "float8_e5m2", "f8_e4m3fnuz": "float8_e4m3fnuz",
               "f8_e5m2fnuz": "float8_e5m2fnuz", "f8_e8m0": "float8_e8m0fnu"}
 _TORCH = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
@@ -28,32 +28,37 @@ def ml_dtypes():
 
 
 @functools.lru_cache(None)
-def numpy_dtype(dtype, storage):
-    """The numpy.dtype for a type of a file.
-
-    bf16 and the f8 types are those of ml_dtypes, or unsigned integers of the same width where that is not installed. A
-    type that is not known is what it is stored as.
-    """
+def numpy_dtype(dtype):
+    """The numpy.dtype for a type of a file, bf16 and f8 by ml_dtypes. UnsupportedError where there is none of the same meaning."""
     import numpy
     if dtype in _NUMPY:
         return numpy.dtype(_NUMPY[dtype])
     wanted = getattr(ml_dtypes(), _ML_DTYPES.get(dtype, ""), None)
     if wanted is not None:
         return numpy.dtype(wanted)
-    return numpy.dtype(_NUMPY.get(storage, "<u2"))  # bf16 is the one storage type that numpy lacks
+    raise UnsupportedError(f"numpy has no type for {dtype}; view_bits() gives its bits as unsigned integers"
+                           + (", torch() its numbers, and numpy() too where ml_dtypes is installed" if dtype in _ML_DTYPES else ""))
+
+
+def bits_dtype(width):
+    """The numpy.dtype of the bits of elements of so many bytes."""
+    import numpy
+    return numpy.dtype(f"<u{width}" if width <= 8 else f"V{width}")
 
 
 @functools.lru_cache(None)
-def torch_dtype(dtype, storage):
+def width_of(dtype, storage):
+    """Bytes of an element of a shape."""
+    return (find(dtype) or find(storage))[1]
+
+
+@functools.lru_cache(None)
+def torch_dtype(dtype):
     """The torch.dtype for a type of a file. UnsupportedError where this torch has none of the same meaning."""
     import torch
     found = getattr(torch, _TORCH.get(dtype, ""), None)
-    if found is None and dtype not in _TORCH:
-        found = getattr(torch, _TORCH[storage], None)  # not known: what it is stored as
-    if found is None and find(storage)[1] == 1:
-        found = torch.uint8  # as in numpy
     if found is None:
-        raise UnsupportedError(f"this version of torch has no type for {dtype}; numpy() has")
+        raise UnsupportedError(f"this version of torch has no type for {dtype}; view_bits() gives its bits as unsigned integers of numpy")
     return found
 
 

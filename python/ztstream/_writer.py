@@ -106,6 +106,13 @@ def _of_numpy(name, array, dtype, owner):
     return _Bytes(held.ctypes.data, held.nbytes, dtype, held.shape, held, identity, owner, fresh)
 
 
+def _of_handle(name, tensor, dtype):
+    bits, owner = tensor.view_bits(), tensor._file._held if tensor._mappable else None
+    dtype = _stored_as(name, dtype, tensor.dtype, bits.itemsize)
+    identity = (bits.ctypes.data, dtype, bits.shape) if bits.nbytes and owner is not None else None
+    return _Bytes(bits.ctypes.data, bits.nbytes, dtype, bits.shape, bits, identity, owner, owner is None)
+
+
 def _of_buffer(name, data, dtype, shape):
     view = memoryview(data)
     if dtype is None:
@@ -123,8 +130,8 @@ def _bytes_of(name, value, dtype=None, shape=None):
         return _of_torch(name, value, dtype)
     if shape is not None or isinstance(value, (bytes, bytearray, memoryview)):
         return _of_buffer(name, value, dtype, shape)
-    if module == "ztstream" and hasattr(value, "numpy_dtype"):
-        return _of_numpy(name, value.numpy(), dtype or value.dtype, value._file._held if value._mappable else None)
+    if module == "ztstream" and hasattr(value, "view_bits"):
+        return _of_handle(name, value, dtype)
     import numpy
     array = value if isinstance(value, numpy.ma.MaskedArray) else numpy.asarray(value)
     if array.dtype.kind not in "biufcV":

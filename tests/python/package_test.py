@@ -324,7 +324,7 @@ class Reading(Case):
                 self.assertEqual((files["config.json"].nbytes, files["config.json"].dtype), (len(config), "u8"))
                 names = list(file)
                 self.assertFalse([name for name in names if "config" in name])
-                self.assertEqual((len(file), len(file.values()), len(file.items()), set(file.numpy())),
+                self.assertEqual((len(file), len(file.values()), len(file.items()), set(file.keys())),
                                  (len(names), len(names), len(names), set(names)))
                 self.assertFalse("__meta__/files/config.json" in file)
                 with self.assertRaises(KeyError):
@@ -585,7 +585,8 @@ class Program(Case):
         self.assertTrue(ztstream.verify(out)["ok"])
         self.assertFalse(ztstream.diff(source, out)["ok"])
         self.assertTrue(ztstream.diff(out, out)["ok"])
-        self.assertEqual(len(ztstream.inspect(out)["objects"]), len(ztstream.load_file(out)))
+        with ztstream.open(out) as file:
+            self.assertEqual(len(ztstream.inspect(out)["objects"]), len(file))
         with self.assertRaises(ztstream.ExistsError) as raised:
             ztstream.convert([source], out)
         self.assertEqual(raised.exception.file, out)

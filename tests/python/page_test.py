@@ -50,17 +50,26 @@ class Page(Case):
         self.assertEqual(first + second, whole)
 
     def test_compare_finetunes(self):
-        base = {"a": numpy.ones(4, "f4"), "b": numpy.arange(3.0), "c": numpy.zeros(2), "bf": numpy.array([0x3f80], "u2")}
-        tuned = {"a": base["a"] * 1.5, "b": base["b"], "d": numpy.zeros(2), "bf": numpy.array([0x4000], "u2")}
+        """Numbers, never bits: f8 is compared where ml_dtypes is installed."""
+        types = {"bf": "bf16", "f8": "f8_e4m3fn", "x": "f16"}
+        base = {"a": numpy.ones(4, "f4"), "b": numpy.arange(3.0), "c": numpy.zeros(2), "bf": numpy.array([0x3f80], "u2"),
+                "f8": numpy.array([0x38], "u1"), "x": numpy.array([1], "f2")}
+        tuned = {"a": base["a"] * 1.5, "b": base["b"], "d": numpy.zeros(2), "bf": numpy.array([0x4000], "u2"),
+                 "f8": numpy.array([0x43], "u1"), "x": numpy.array([1.5], "f2")}
         for name, tensors in (("x.zt", base), ("y.zt", tuned)):
             with ztstream.Writer(self.folder / name) as out:
                 for tensor, value in tensors.items():
-                    out.add(tensor, value, dtype="bf16" if tensor == "bf" else None)
+                    out.add(tensor, value, dtype=types.get(tensor))
+        f8 = ("f8: changed by 1.75 of its norm, at most 1.75" if importlib.util.find_spec("ml_dtypes") else
+              "f8: differs; x.zt: tensor 'f8': numpy has no type for f8_e4m3fn; view_bits() gives its bits as unsigned integers, torch() "
+              "its numbers, and numpy() too where ml_dtypes is installed")
         done = self.run_script(ROOT / "examples/python/compare_finetunes.py", "x.zt", "y.zt")
-        self.assertEqual((done.stdout, done.stderr), ("""a: changed by 0.5 of its norm, at most 0.5
+        self.assertEqual((done.stdout, done.stderr), (f"""a: changed by 0.5 of its norm, at most 0.5
 bf: changed by 1 of its norm, at most 1
 c: in x.zt alone
 d: in y.zt alone
+{f8}
+x: changed by 0.5 of its norm, at most 0.5
 """, ""))
 
     def test_examples_say_what_they_take(self):

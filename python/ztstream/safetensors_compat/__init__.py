@@ -36,7 +36,7 @@ class _Slice:
             return self._tensor[index]
         import torch
         tensor = self._tensor
-        dtype = _types.torch_dtype(tensor.dtype, tensor.storage)
+        dtype = tensor._named(_types.torch_dtype)
         first = index[0] if isinstance(index, tuple) and index else index
         if not tensor.shape or not isinstance(first, (slice, int)):
             return tensor.torch()[index].to(self._device)
