@@ -157,7 +157,9 @@ class Writer {
   void Set(const std::string& key, double v) {
     Check(zts_writer_set_double(writer_, internal::Whole(key), v));
   }
-  void Set(const std::string& key, bool v) { Check(zts_writer_set_bool(writer_, internal::Whole(key), v)); }
+  void Set(const std::string& key, bool v) {
+    Check(zts_writer_set_bool(writer_, internal::Whole(key), v));
+  }
 
   // Adds a dense tensor of `count` values. They must stay until Flush or Finish returns.
   template <typename T>
