@@ -23,8 +23,8 @@ using namespace remote::internal;
 
 namespace {
 
-// A program opens a file several times: to detect its format, for its tensors, for its shards. This
-// many files stay open.
+// A program opens a file several times: to detect its format, for its tensors, for its shards. Files
+// in use are found again, and this many others stay open.
 constexpr std::size_t kMostOpen = 64;
 
 StatusOr<Scheme*> SchemeOf(const std::string& url) {
@@ -44,54 +44,133 @@ StatusOr<Scheme*> SchemeOf(const std::string& url) {
 class Files final : public UrlFiles {
  public:
   StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
-    {
-      const MutexLock lock(mutex_);
-      for (const auto& [name, bytes] : open_) {
-        if (name == url) return bytes;
-      }
-    }
+    if (auto open = FindOpen(url)) return open;
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
     ZT_ASSIGN_OR_RETURN(auto bytes, scheme->Open(url));
     if (bytes->sequential()) return bytes;
     const MutexLock lock(mutex_);
     open_.emplace_back(url, bytes);
-    if (open_.size() > kMostOpen) open_.pop_front();
+    const auto is_idle = [](const auto& each) { return each.second.use_count() == 1; };
+    auto idle = static_cast<std::size_t>(std::ranges::count_if(open_, is_idle));
+    std::erase_if(
+        open_, [&](const auto& each) { return idle > kMostOpen && is_idle(each) && idle-- > 0; });
     return bytes;
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
-    {
-      const MutexLock lock(mutex_);
-      for (const auto& [name, bytes] : open_) {
-        if (name == url) return false;
-      }
-    }
+    if (FindOpen(url) != nullptr) return false;
+    if (const auto listed = FindListing(url, false)) return !listed->files.empty();
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    return scheme->IsFolder(url);
+    ZT_ASSIGN_OR_RETURN(const bool folder, scheme->IsFolder(url));
+    const MutexLock lock(mutex_);
+    if (folder) folders_.insert(WithoutSlashes(url));
+    return folder;
   }
   StatusOr<std::vector<std::string>> List(const std::string& url) override {
-    ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    return scheme->List(url);
+    ZT_ASSIGN_OR_RETURN(const auto listing, Ask(url, false));
+    std::vector<std::string> names;
+    for (const ListPage::Key& file : listing->files) {
+      if (file.key.find('/') == file.key.npos) names.push_back(file.key);
+    }
+    return names;
   }
   StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) override {
-    ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    return scheme->ListBelow(url);
+    ZT_ASSIGN_OR_RETURN(const auto listing, Ask(url, true));
+    std::vector<ListedFile> files;
+    for (const ListPage::Key& file : listing->files) {
+      if (!file.bytes)
+        return InvalidData("the server's listing gives no size of " + Quote(file.key));
+      files.push_back({file.key, *file.bytes});
+    }
+    return files;
   }
+  // A listing answers for the files of its folder. Whether a file is there decides what is read of
+  // the folder: if that is not known, the folder cannot be listed either.
   StatusOr<bool> Exists(const std::string& url) override {
+    for (std::size_t at = url.rfind('/'); at > url.find("://") + 2; at = url.rfind('/', at - 1)) {
+      const std::string path = url.substr(at + 1);
+      const auto listing = FindListing(url.substr(0, at), path.find('/') != path.npos);
+      if (listing == nullptr) continue;
+      return std::ranges::binary_search(listing->files, path, {}, &ListPage::Key::key);
+    }
+    const std::string folder = url.substr(0, url.rfind('/'));
+    if (IsKnownFolder(folder)) {
+      const auto listing = Ask(folder, false);
+      if (listing.ok()) return Exists(url);
+      const MutexLock lock(mutex_);
+      doubts_.emplace(folder, listing.status());
+      return listing.status();
+    }
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
     return scheme->Exists(url);
   }
   void Close() {
+    Pins::The().Clear();
     const MutexLock lock(mutex_);
     open_.clear();
+    listings_.clear();
+    folders_.clear();
+    doubts_.clear();
   }
   void Forget(const std::string& url) {
+    Pins::The().Forget(url);
     const MutexLock lock(mutex_);
     std::erase_if(open_, [&](const auto& each) { return each.first == url; });
+    listings_.clear();
   }
 
  private:
+  using SharedListing = std::shared_ptr<const Listing>;
+
+  static std::string WithoutSlashes(std::string url) {
+    while (url.ends_with('/')) url.pop_back();
+    return url;
+  }
+
+  std::shared_ptr<ByteSource> FindOpen(const std::string& url) {
+    const MutexLock lock(mutex_);
+    for (const auto& [name, bytes] : open_) {
+      if (name == url) return bytes;
+    }
+    return nullptr;
+  }
+
+  // The listing of a folder that a server was asked for, if it has the folders below as well where
+  // those are wanted.
+  SharedListing FindListing(const std::string& url, bool below) {
+    const MutexLock lock(mutex_);
+    const auto found = listings_.find(WithoutSlashes(url));
+    return found != listings_.end() && (found->second->below || !below) ? found->second : nullptr;
+  }
+
+  bool IsKnownFolder(const std::string& url) {
+    const MutexLock lock(mutex_);
+    return folders_.contains(url);
+  }
+
+  StatusOr<SharedListing> Ask(const std::string& url, bool below) {
+    if (SharedListing listing = FindListing(url, below)) return listing;
+    const std::string folder = WithoutSlashes(url);
+    {
+      const MutexLock lock(mutex_);
+      if (const auto doubt = doubts_.extract(folder)) return doubt.mapped();
+    }
+    ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
+    ZT_ASSIGN_OR_RETURN(Listing asked, scheme->List(url, below));
+    asked.below = asked.below || below;
+    std::ranges::sort(asked.files, {}, &ListPage::Key::key);
+    for (const ListPage::Key& file : asked.files)
+      Pins::The().Add(folder + "/" + file.key, file.bytes, file.etag);
+    auto listing = std::make_shared<const Listing>(std::move(asked));
+    const MutexLock lock(mutex_);
+    listings_[folder] = listing;
+    return listing;
+  }
+
   Mutex mutex_;
   std::deque<std::pair<std::string, std::shared_ptr<ByteSource>>> open_ ZT_GUARDED_BY(mutex_);
+  std::map<std::string, SharedListing> listings_ ZT_GUARDED_BY(mutex_);
+  std::set<std::string> folders_ ZT_GUARDED_BY(mutex_);  // that were found to be folders
+  std::map<std::string, Status> doubts_ ZT_GUARDED_BY(mutex_);
 };
 
 Files& TheFiles() {
@@ -146,6 +225,13 @@ Status Pages::GoOn(std::string next) {
 }
 
 void remote::internal::ForgetOpen(const std::string& url) { TheFiles().Forget(url); }
+
+bool remote::internal::HasExtension(std::string_view path) {
+  const std::string_view name = LastName(path);
+  const std::size_t dot = name.rfind('.');
+  return dot != name.npos && dot > 0 && name.size() - dot <= 12 &&
+         name.find_first_of("0123456789", dot) == name.npos;
+}
 
 std::string_view remote::internal::LastName(std::string_view url) {
   return url.substr(url.rfind('/') + 1);

@@ -176,27 +176,20 @@ class HubFiles final : public Scheme {
   StatusOr<bool> IsFolder(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
     if (name.path.empty()) return true;
+    if (HasExtension(name.path)) return false;
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
     return std::ranges::any_of(
         snapshot.files, [&](const auto& file) { return file.first.starts_with(name.path + "/"); });
   }
-  StatusOr<std::vector<std::string>> List(const std::string& url) override {
-    ZT_ASSIGN_OR_RETURN(const std::vector<ListedFile> files, ListBelow(url));
-    std::vector<std::string> names;
-    for (const ListedFile& file : files) {
-      if (file.path.find('/') == file.path.npos) names.push_back(file.path);
-    }
-    return names;
-  }
-  StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) override {
+  StatusOr<Listing> List(const std::string& url, bool) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
     const std::string folder = name.path.empty() ? "" : name.path + "/";
-    std::vector<ListedFile> files;
+    Listing listing{.files = {}, .below = true};
     for (const auto& [path, size] : snapshot.files) {
-      if (path.starts_with(folder)) files.push_back({path.substr(folder.size()), size});
+      if (path.starts_with(folder)) listing.files.push_back({path.substr(folder.size()), size});
     }
-    return files;
+    return listing;
   }
   StatusOr<bool> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));

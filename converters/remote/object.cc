@@ -15,8 +15,9 @@ import zt.source;
 namespace zt::remote::internal {
 namespace {
 
-// The first request; most headers fit into it.
-constexpr std::uint64_t kHead = std::uint64_t{256} << 10;
+// The first request; most headers fit into it. Of a small object for which there is no room, as
+// much as the headers of arrays take.
+constexpr std::uint64_t kHead = std::uint64_t{256} << 10, kLittleHead = std::uint64_t{16} << 10;
 
 // A small object, read completely.
 class SmallBytes final : public ByteSource {
@@ -68,12 +69,84 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
   return range;
 }
 
-Pinned PinnedBy(const HttpHead& head, std::uint64_t size) {
-  Pinned pinned{.size = size, .etag = {}, .modified = {}};
-  const std::string_view etag = head.Find("etag");
-  if (etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"')) pinned.etag = etag;
-  if (pinned.etag.empty()) pinned.modified = head.Find("last-modified");
-  return pinned;
+namespace {
+
+std::string StrongEtag(std::string_view etag) {
+  const bool strong = etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"');
+  return std::string(strong ? etag : "");
+}
+
+}  // namespace
+
+Status Changed() { return InvalidData("it was changed while it was read"); }
+
+Pin::Pin(std::optional<std::uint64_t> size, std::string etag)
+    : size_(size), etag_(StrongEtag(etag)) {}
+
+Status Pin::Check(const HttpHead& head, std::optional<std::uint64_t> size) {
+  std::string etag = StrongEtag(head.Find("etag")), modified;
+  if (etag.empty()) modified = head.Find("last-modified");
+  const zt::internal::MutexLock lock(mutex_);
+  if (size && size_ && *size != *size_) {
+    const std::string was = std::to_string(*size_), is = std::to_string(*size);
+    if (!answered_)
+      return InvalidData("its server listed it with " + was + " bytes, and it has " + is);
+    return InvalidData("it was changed while it was read: it had " + was + " bytes and has " + is);
+  }
+  if (answered_ ? etag != etag_ || modified != modified_
+                : !etag.empty() && !etag_.empty() && etag != etag_) {
+    return InvalidData(answered_ ? "it was changed while it was read: its ETag is another"
+                                 : "it was changed after it was listed: its ETag is another");
+  }
+  answered_ = true;
+  if (size) size_ = size;
+  etag_ = std::move(etag);
+  modified_ = std::move(modified);
+  return OkStatus();
+}
+
+std::optional<std::uint64_t> Pin::size() const {
+  const zt::internal::MutexLock lock(mutex_);
+  return size_;
+}
+
+std::string Pin::etag() const {
+  const zt::internal::MutexLock lock(mutex_);
+  return etag_;
+}
+
+bool Pin::weak() const {
+  const zt::internal::MutexLock lock(mutex_);
+  return etag_.empty() && modified_.empty();
+}
+
+Pins& Pins::The() {
+  static Pins* const pins = new Pins;
+  return *pins;
+}
+
+SharedPin Pins::Of(const std::string& name) {
+  const zt::internal::MutexLock lock(mutex_);
+  SharedPin& pin = pins_[name];
+  if (pin == nullptr) pin = std::make_shared<Pin>();
+  return pin;
+}
+
+void Pins::Add(const std::string& name, std::optional<std::uint64_t> size,
+               const std::string& etag) {
+  const zt::internal::MutexLock lock(mutex_);
+  SharedPin& pin = pins_[name];
+  if (pin == nullptr) pin = std::make_shared<Pin>(size, etag);
+}
+
+void Pins::Forget(const std::string& name) {
+  const zt::internal::MutexLock lock(mutex_);
+  pins_.erase(name);
+}
+
+void Pins::Clear() {
+  const zt::internal::MutexLock lock(mutex_);
+  pins_.clear();
 }
 
 Status CheckEncoding(const HttpHead& head) {
@@ -85,7 +158,7 @@ Status CheckEncoding(const HttpHead& head) {
   return OkStatus();
 }
 
-Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned) {
+Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin) {
   if (head.status != 206) {
     return InvalidData("the server answered " + std::to_string(head.status) +
                        " with all of it where bytes " + std::to_string(asked.begin) + " to " +
@@ -97,13 +170,7 @@ Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinne
   if (!range) {
     return InvalidData("the server sent no Content-Range that can be read: " + Quote(field));
   }
-  if (range->total != pinned.size) {
-    return InvalidData("it was changed while it was read: it had " + std::to_string(pinned.size) +
-                       " bytes and has " + std::to_string(range->total));
-  }
-  const Pinned now = PinnedBy(head, range->total);
-  if (now.etag != pinned.etag || now.modified != pinned.modified)
-    return InvalidData("it was changed while it was read: its ETag is another");
+  ZT_RETURN_IF_ERROR(pin.Check(head, range->total));
   if (range->first != asked.begin || range->last + 1 != asked.end) {
     return InvalidData("the server sent bytes " + std::to_string(range->first) + " to " +
                        std::to_string(range->last) + " where " + std::to_string(asked.begin) +
@@ -121,12 +188,19 @@ std::string Said(const HttpAnswer& answer, std::string_view message) {
 
 StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object) {
   ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+  const SharedPin pin = Pins::The().Of(object->name());
+  // It was open before.
+  if (pin->ranged) return RangedObject(std::move(object), pin, "");
+  const std::uint64_t listed = pin->size().value_or(kHead);
+  const std::uint64_t most = listed < kHead && !HasRoomForHead(listed) ? kLittleHead : kHead;
   HttpAnswer answer;
   bool whole = false;
   for (int refreshed = 0;; ++refreshed) {
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object->Get());
-    request.range = ByteRange{0, kHead};
+    request.range = ByteRange{0, most};
     request.most_text = kHead;
+    const std::string etag = object->pins() ? pin->etag() : "";
+    if (!etag.empty()) request.fields.push_back("If-Match: " + etag);
     whole = false;
     // The complete body of a large object is not awaited: it is requested again as a stream.
     request.accept = [&whole](const HttpHead& head, std::uint64_t) {
@@ -144,29 +218,33 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
   if (answer.head.status >= 200 && answer.head.status < 300)
     ZT_RETURN_IF_ERROR(CheckEncoding(answer.head));
   if (whole) {
-    const auto length = LengthOf(answer.head);
-    if (answer.ok() && length.value_or(answer.text.size()) == answer.text.size())
-      return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
-    return StreamObject(std::move(object), length);
+    auto length = LengthOf(answer.head);
+    const bool complete = answer.ok() && length.value_or(answer.text.size()) == answer.text.size();
+    if (complete) length = answer.text.size();
+    ZT_RETURN_IF_ERROR(pin->Check(answer.head, length));
+    if (complete) return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
+    return StreamObject(std::move(object), pin);
   }
   ZT_RETURN_IF_ERROR(answer.status);
-  if (answer.head.status == 416 && answer.head.Find("content-range").ends_with("/0"))
+  if (answer.head.status == 416 && answer.head.Find("content-range").ends_with("/0")) {
+    ZT_RETURN_IF_ERROR(pin->Check(answer.head, 0));
     return std::make_shared<SmallBytes>(std::move(object), "");
+  }
+  if (answer.head.status == 412) return Changed();
   if (!answer.ok()) return object->Explain(answer);
   const auto range = ParseContentRange(answer.head.Find("content-range"));
   if (!range || range->first != 0 || range->last + 1 != answer.text.size() ||
-      range->last + 1 != std::min<std::uint64_t>(range->total, kHead)) {
+      range->last + 1 != std::min<std::uint64_t>(range->total, most)) {
     return InvalidData("the server sent another range than its first bytes, which were asked for");
   }
-  Pinned pinned = PinnedBy(answer.head, range->total);
-  if (pinned.size == answer.text.size())
-    return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
-  if (pinned.etag.empty() && pinned.modified.empty()) {
+  ZT_RETURN_IF_ERROR(pin->Check(answer.head, range->total));
+  pin->ranged = true;
+  if (pin->weak() && range->total > answer.text.size()) {
     Warn(object->name() +
          ": its server gives neither an ETag nor a date, so a change while it is read is found "
          "only if its size changes");
   }
-  return RangedObject(std::move(object), std::move(pinned), std::move(answer.text));
+  return RangedObject(std::move(object), pin, std::move(answer.text));
 }
 
 }  // namespace zt::remote::internal

@@ -32,8 +32,11 @@ constexpr std::uint64_t kLeast = 64 * kKiB, kGap = 256 * kKiB;
 // The distance within which several threads read out of order.
 constexpr std::uint64_t kSlack = 32 * kMiB;
 constexpr std::size_t kMostRequests = 16;
+// The first bytes that all objects together hold for good, and those of an object that are
+// requested at once.
+constexpr std::uint64_t kMostHeads = 24 * kMiB, kHead = 256 * kKiB;
 
-std::atomic<std::uint64_t> g_read_ahead = 40 * kMiB, g_held = 0;
+std::atomic<std::uint64_t> g_read_ahead = 40 * kMiB, g_held = 0, g_heads = 0;
 // Counts uses of segments, to find the least recently used one.
 std::atomic<std::uint64_t> g_uses = 0;
 
@@ -67,6 +70,8 @@ struct Segment {
   CondVar arrived;
   std::uint64_t awaited = kNobodyWaits;
   static constexpr std::uint64_t kNobodyWaits = ~std::uint64_t{0};
+  // As `wanted`: it stays after it was read.
+  static constexpr std::uint64_t kNeverDone = ~std::uint64_t{0};
 
   // Records that the first `bytes` have arrived. A reader is only woken when it can go on.
   void Arrived(std::uint64_t bytes) {
@@ -133,14 +138,22 @@ Shelves& TheShelves() {
 
 class RangedBytes final : public ByteSource {
  public:
-  RangedBytes(std::shared_ptr<Object> object, Pinned pinned, std::string head)
+  RangedBytes(std::shared_ptr<Object> object, SharedPin pin, std::string head)
       : object_(std::move(object)),
-        pinned_(std::move(pinned)),
-        head_(std::move(head)),
+        pin_(std::move(pin)),
+        size_(pin_->size().value_or(0)),
         segment_(std::min(object_->most_bytes(), kMostSegment)) {
-    frontier_ = run_begin_ = head_.size();
+    const MutexLock lock(shelf_->mutex);
+    frontier_ = run_begin_ = head.size();
+    if (HasRoomForHead(head.size())) {
+      head_ = std::move(head);
+      g_heads += head_.size();
+    } else {
+      ShelveLocked(head, ++g_uses);
+    }
   }
   ~RangedBytes() override {
+    g_heads -= head_.size();
     const auto transport = Transport::Get();
     const MutexLock lock(shelf_->mutex);
     for (const auto& [begin, segment] : shelf_->segments) {
@@ -152,7 +165,7 @@ class RangedBytes final : public ByteSource {
   RangedBytes& operator=(const RangedBytes&) = delete;
 
   const std::string& name() const override { return object_->name(); }
-  std::optional<std::uint64_t> size() const override { return pinned_.size; }
+  std::optional<std::uint64_t> size() const override { return size_; }
   bool sequential() const override { return false; }
 
   void WillRead(std::span<const ByteRange> ranges) override {
@@ -161,17 +174,24 @@ class RangedBytes final : public ByteSource {
   }
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    if (offset > pinned_.size || out.size() > pinned_.size - offset) {
-      return InvalidData("it ends at byte " + std::to_string(pinned_.size) + ", " +
+    if (offset > size_ || out.size() > size_ - offset) {
+      return InvalidData("it ends at byte " + std::to_string(size_) + ", " +
                          std::to_string(out.size()) + " bytes from " + std::to_string(offset) +
                          " were expected; the file is truncated");
     }
     const std::uint64_t end = offset + out.size();
-    if (offset < head_.size()) {
-      const std::size_t take = std::min<std::uint64_t>(out.size(), head_.size() - offset);
-      std::memcpy(out.data(), head_.data() + offset, take);
+    if (offset < kHead) {
+      const MutexLock lock(shelf_->mutex);
+      const std::size_t take =
+          std::min<std::uint64_t>(out.size(), head_.size() - std::min(offset, head_.size()));
+      if (take > 0) std::memcpy(out.data(), head_.data() + offset, take);
       out = out.subspan(take);
       offset += take;
+      // What was read to its end is rarely read again.
+      if (offset == size_ && take > 0) {
+        g_heads -= head_.size();
+        ShelveLocked(std::exchange(head_, {}), 0);
+      }
     }
     if (!out.empty()) {
       const MutexLock lock(shelf_->mutex);
@@ -188,6 +208,19 @@ class RangedBytes final : public ByteSource {
   }
 
  private:
+  // Holds the first bytes like any range, until there is need of their memory.
+  void ShelveLocked(const std::string& head, std::uint64_t used) ZT_REQUIRES(shelf_->mutex) try {
+    if (head.empty()) return;
+    auto segment = std::make_shared<Segment>(ByteRange{0, head.size()}, Segment::kNeverDone);
+    std::memcpy(segment->data.bytes().data(), head.data(), head.size());
+    segment->have = head.size();
+    segment->used = used;
+    segment->ended = true;
+    shelf_->segments.emplace(0, std::move(segment));
+  } catch (const std::bad_alloc&) {
+    return;  // it is requested again
+  }
+
   // Tracks the position of reads. Read-ahead follows them if they are near one another and skip
   // little: reads at the ends of many blobs are no reason to read the bytes between.
   void NoteLocked(std::uint64_t at, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
@@ -267,14 +300,18 @@ class RangedBytes final : public ByteSource {
   // The range to request for byte `at`, for a read up to `end`.
   ByteRange DemandLocked(std::uint64_t at, std::uint64_t end) ZT_REQUIRES(shelf_->mutex) {
     std::uint64_t begin = at;
-    if (pinned_.size - at <= kTail && LastEndLocked(at) + kTail < at) {
-      begin = std::max(pinned_.size - kTail, std::min(at, LastEndLocked(at)));
-      end = pinned_.size;
+    if (size_ - at <= kTail && LastEndLocked(at) + kTail < at) {
+      begin = std::max(size_ - kTail, std::min(at, LastEndLocked(at)));
+      end = size_;
     }
     end = std::max(end, at + kLeast);
+    if (at < kHead) {
+      begin = std::min(at, LastEndLocked(at));
+      end = std::max(end, kHead);
+    }
     if (next_planned_ < planned_.size() && planned_[next_planned_].begin <= at)
       end = std::max(end, planned_[next_planned_].end);
-    end = std::min({end, begin + segment_, pinned_.size});
+    end = std::min({end, begin + segment_, size_});
     const auto next = shelf_->segments.upper_bound(at);
     if (next != shelf_->segments.end()) end = std::min(end, next->first);
     return {begin, end};
@@ -311,7 +348,7 @@ class RangedBytes final : public ByteSource {
     };
     for (const ByteRange& range : announced_) {
       const ByteRange kept = {std::max<std::uint64_t>(range.begin, head_.size()),
-                              std::min(range.end, pinned_.size)};
+                              std::min(range.end, size_)};
       if (kept.begin >= kept.end) continue;
       if (bytes > 0 && bytes + (kept.end - kept.begin) > soon) {
         sort_from(first);
@@ -338,7 +375,7 @@ class RangedBytes final : public ByteSource {
     if (!planned_.empty()) return PlannedAheadLocked(fresh);
     if (!dense_) return;
     if (missed) window_ = std::clamp(window_ * 2, kMiB, std::max(kMiB, g_read_ahead.load()));
-    const std::uint64_t until = std::min(pinned_.size, end + window_);
+    const std::uint64_t until = std::min(size_, end + window_);
     // Waits until half of the requested bytes are read, so that requests are long.
     if (window_ == 0 || asked_ > end + window_ / 2) return;
     if (window_ < g_read_ahead) window_ *= 2;
@@ -430,11 +467,11 @@ class RangedBytes final : public ByteSource {
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->Get());
     request.range = segment->range;
     request.into = segment->data.bytes();
-    if (!pinned_.etag.empty() && object_->pins())
-      request.fields.push_back("If-Match: " + pinned_.etag);
-    request.accept = [range = segment->range, pinned = pinned_](const HttpHead& head,
-                                                                std::uint64_t have) {
-      return CheckRangeHead(head, {range.begin + have, range.end}, pinned);
+    const std::string etag = object_->pins() ? pin_->etag() : "";
+    if (!etag.empty()) request.fields.push_back("If-Match: " + etag);
+    request.accept = [range = segment->range, pin = pin_](const HttpHead& head,
+                                                          std::uint64_t have) {
+      return CheckRangeHead(head, {range.begin + have, range.end}, *pin);
     };
     request.progress = [shelf = shelf_, segment](std::uint64_t have) {
       const MutexLock lock(shelf->mutex);
@@ -493,8 +530,6 @@ class RangedBytes final : public ByteSource {
     return object_->Explain(answer);
   }
 
-  static Status Changed() { return InvalidData("it was changed while it was read"); }
-
   void Forget(const SharedSegment& segment) {
     const MutexLock lock(shelf_->mutex);
     ForgetLocked(segment);
@@ -505,8 +540,10 @@ class RangedBytes final : public ByteSource {
   }
 
   const std::shared_ptr<Object> object_;
-  const Pinned pinned_;
-  const std::string head_;       // the first bytes of the object
+  const SharedPin pin_;
+  const std::uint64_t size_;
+  // The first bytes of the object, if there is room for them.
+  std::string head_ ZT_GUARDED_BY(shelf_->mutex);
   const std::uint64_t segment_;  // the size of a request, at most
   const std::shared_ptr<Shelf> shelf_ = TheShelves().Add();
   // The start of the current run of near reads, the bytes read in it, and whether it skips little.
@@ -528,9 +565,11 @@ class RangedBytes final : public ByteSource {
 
 void SetReadAhead(std::uint64_t bytes) { g_read_ahead = std::max(bytes, 16 * kMiB); }
 
-std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, Pinned pinned,
+bool HasRoomForHead(std::uint64_t bytes) { return g_heads + bytes <= kMostHeads; }
+
+std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, SharedPin pin,
                                          std::string head) {
-  return std::make_shared<RangedBytes>(std::move(object), std::move(pinned), std::move(head));
+  return std::make_shared<RangedBytes>(std::move(object), std::move(pin), std::move(head));
 }
 
 }  // namespace zt::remote::internal

@@ -65,6 +65,7 @@ struct ListPage {
   struct Key {
     std::string key;
     std::optional<std::uint64_t> bytes;  // nullopt if the page does not say
+    std::string etag = {};               // as the page has it
     bool operator==(const Key&) const = default;
   };
   std::vector<Key> keys;

@@ -2,6 +2,7 @@
 module zt.remote:files;
 
 import zt.std;
+import :answers;
 import :object;
 import :url;
 import zt.core;
@@ -17,14 +18,21 @@ struct Settings {
 };
 const Settings& TheSettings();
 
+// The files of a folder, as a server lists them.
+struct Listing {
+  // Their paths there, with their sizes and ETags if the server gives them.
+  std::vector<ListPage::Key> files;
+  bool below = false;  // those in the folders below it are among them
+};
+
 // The files of a scheme.
 class Scheme {
  public:
   virtual ~Scheme() = default;
   virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) = 0;
   virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
-  virtual StatusOr<std::vector<std::string>> List(const std::string& url) = 0;
-  virtual StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) = 0;
+  // The files in a folder, or with `below` those in the folders below it, too.
+  virtual StatusOr<Listing> List(const std::string& url, bool below) = 0;
   virtual StatusOr<bool> Exists(const std::string& url) = 0;
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
                                                  const FileSinkOptions& options) = 0;
@@ -57,6 +65,8 @@ class Pages {
 // Forgets the open file of this URL, because a new one was written.
 void ForgetOpen(const std::string& url);
 
+// True if a path has the suffix of a file.
+bool HasExtension(std::string_view path);
 // The part after the last slash.
 std::string_view LastName(std::string_view url);
 

@@ -1,4 +1,8 @@
 // zt.remote:object — remote objects, read by ranges. Internal.
+module;
+
+#include "core/thread_annotations.h"
+
 module zt.remote:object;
 
 import zt.std;
@@ -36,26 +40,62 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
 // Sets the budget for bytes that are read ahead, over all objects.
 void SetReadAhead(std::uint64_t bytes);
 
-// The properties of an object in the first answer. All later answers must agree.
-struct Pinned {
-  std::uint64_t size = 0;
-  std::string etag;      // strong, or empty
-  std::string modified;  // Last-Modified, if there is no strong ETag
+// What an object is: as a listing says, else as the first answer does. All answers must agree, as
+// long as the run lasts and whichever source asks. Thread-safe.
+class Pin {
+ public:
+  Pin() = default;
+  Pin(std::optional<std::uint64_t> size, std::string etag);
+  // kDataLoss if an answer, of an object of `size` bytes if that is known, belongs to another one.
+  // The first answer sets what is not known.
+  Status Check(const HttpHead& head, std::optional<std::uint64_t> size);
+  std::optional<std::uint64_t> size() const;
+  // Strong, or empty.
+  std::string etag() const;
+  // True if only a change of its size can be noticed.
+  bool weak() const;
+  // Whether the server has answered with a range of it.
+  std::atomic<bool> ranged = false;
+
+ private:
+  mutable zt::internal::Mutex mutex_;
+  bool answered_ ZT_GUARDED_BY(mutex_) = false;
+  std::optional<std::uint64_t> size_ ZT_GUARDED_BY(mutex_);
+  std::string etag_ ZT_GUARDED_BY(mutex_);
+  std::string modified_ ZT_GUARDED_BY(mutex_);  // Last-Modified, if there is no strong ETag
 };
+using SharedPin = std::shared_ptr<Pin>;
+
+// The pins of this run, by the names of objects.
+class Pins {
+ public:
+  static Pins& The();
+  // The pin of an object, made if there is none.
+  SharedPin Of(const std::string& name);
+  // Pins an object as a listing has it, unless it is pinned already.
+  void Add(const std::string& name, std::optional<std::uint64_t> size, const std::string& etag);
+  void Forget(const std::string& name);
+  void Clear();
+
+ private:
+  zt::internal::Mutex mutex_;
+  std::unordered_map<std::string, SharedPin> pins_ ZT_GUARDED_BY(mutex_);
+};
+
+// The error of an object that is another one now.
+Status Changed();
 // kDataLoss if the bytes of an answer are not those of the object: another encoding was not asked for.
 Status CheckEncoding(const HttpHead& head);
-// kDataLoss if an answer has another range than `asked`, or belongs to another object than
-// `pinned`.
-Status CheckRangeHead(const HttpHead& head, ByteRange asked, const Pinned& pinned);
-// The properties in a head.
-Pinned PinnedBy(const HttpHead& head, std::uint64_t size);
+// kDataLoss if an answer has another range than `asked`, or belongs to another object than `pin`.
+Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin);
 
-// An object whose first bytes are `head`, by ranges.
-std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, Pinned pinned,
+// An object by ranges, whose first bytes are `head`, and whose size the pin knows.
+std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, SharedPin pin,
                                          std::string head);
+// Whether so many first bytes may be held in addition, beside those of all other objects.
+bool HasRoomForHead(std::uint64_t bytes);
 // An object of a server without ranges, as a pipe.
-std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object,
-                                         std::optional<std::uint64_t> size);
+std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object, SharedPin pin);
 
 // The common part of Explain: the status and the message of the server, in one line.
 std::string Said(const HttpAnswer& answer, std::string_view message);

@@ -70,14 +70,6 @@ StatusOr<S3Name> ParseFolder(const std::string& url) {
   return folder;
 }
 
-// True if a key has the suffix of a file.
-bool HasExtension(std::string_view key) {
-  const std::string_view name = LastName(key);
-  const std::size_t dot = name.rfind('.');
-  return dot != name.npos && dot > 0 && name.size() - dot <= 12 &&
-         name.find_first_of("0123456789", dot) == name.npos;
-}
-
 class S3Files final : public Scheme {
  public:
   StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
@@ -94,23 +86,30 @@ class S3Files final : public Scheme {
     ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, "", false, 1, false));
     return !page.keys.empty() || !page.prefixes.empty();
   }
-  StatusOr<std::vector<std::string>> List(const std::string& url) override {
-    std::vector<std::string> names;
-    ZT_RETURN_IF_ERROR(ForEach(url, false, [&](std::string path, const auto&) {
-      names.push_back(std::move(path));
-      return OkStatus();
-    }));
-    return names;
-  }
-  StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) override {
-    std::vector<ListedFile> files;
-    ZT_RETURN_IF_ERROR(ForEach(url, true, [&](std::string path, const auto& bytes) {
-      if (!bytes) return InvalidData("the store's listing gives no size of " + Quote(path));
-      // An empty key that ends with a slash stands for a folder.
-      if (!path.ends_with('/') || *bytes > 0) files.push_back({std::move(path), *bytes});
-      return OkStatus();
-    }));
-    return files;
+  StatusOr<Listing> List(const std::string& url, bool below) override {
+    ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
+    Listing listing{.files = {}, .below = true};
+    Pages pages;
+    bool after_key = false;
+    do {
+      ZT_ASSIGN_OR_RETURN(ListPage page, AskPage(folder, pages.next(), after_key, 1000, below));
+      for (ListPage::Key& each : page.keys) {
+        std::string& key = each.key;
+        if (!key.starts_with(folder.key))
+          return InvalidData("the server's listing names " + Quote(key) + ", of another folder");
+        ZT_RETURN_IF_ERROR(pages.Add(key));
+        key.erase(0, folder.key.size());
+        // A key equal to the prefix stands for the folder itself, and an empty one that ends with a
+        // slash for another folder.
+        if (!key.empty() && (!key.ends_with('/') || each.bytes != 0))
+          listing.files.push_back(std::move(each));
+      }
+      // Without folders in it, there is nothing below.
+      listing.below = listing.below && page.prefixes.empty();
+      after_key = page.after_key;
+      ZT_RETURN_IF_ERROR(pages.GoOn(page.next));
+    } while (!pages.next().empty());
+    return listing;
   }
   StatusOr<bool> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
@@ -130,31 +129,6 @@ class S3Files final : public Scheme {
     if (name.key.empty() || name.key.ends_with('/'))
       return InvalidArgument("the output is a folder; name a file");
     return CreateUpload(url, std::move(name), options);
-  }
-
- private:
-  // Calls `take` with the path and the size of each file in a folder, or `below` it.
-  static Status ForEach(
-      const std::string& url, bool below,
-      const std::function<Status(std::string, const std::optional<std::uint64_t>&)>& take) {
-    ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
-    Pages pages;
-    bool after_key = false;
-    do {
-      ZT_ASSIGN_OR_RETURN(const ListPage page,
-                          AskPage(folder, pages.next(), after_key, 1000, below));
-      for (const auto& [key, bytes] : page.keys) {
-        if (!key.starts_with(folder.key))
-          return InvalidData("the server's listing names " + Quote(key) + ", of another folder");
-        ZT_RETURN_IF_ERROR(pages.Add(key));
-        // A key equal to the prefix stands for the folder itself.
-        if (key.size() == folder.key.size()) continue;
-        ZT_RETURN_IF_ERROR(take(key.substr(folder.key.size()), bytes));
-      }
-      after_key = page.after_key;
-      ZT_RETURN_IF_ERROR(pages.GoOn(page.next));
-    } while (!pages.next().empty());
-    return OkStatus();
   }
 };
 

@@ -36,8 +36,8 @@ struct Flow {
 
 class StreamedBytes final : public ByteSource {
  public:
-  StreamedBytes(std::shared_ptr<Object> object, std::optional<std::uint64_t> size)
-      : object_(std::move(object)), size_(size) {}
+  StreamedBytes(std::shared_ptr<Object> object, SharedPin pin)
+      : object_(std::move(object)), pin_(std::move(pin)) {}
   ~StreamedBytes() override {
     if (exchange_ != nullptr) transport_->Cancel(exchange_);
   }
@@ -95,7 +95,10 @@ class StreamedBytes final : public ByteSource {
     if (exchange_ != nullptr) return OkStatus();
     ZT_ASSIGN_OR_RETURN(transport_, Transport::Get());
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->Get());
-    request.accept = [](const HttpHead& head, std::uint64_t) { return CheckEncoding(head); };
+    request.accept = [pin = pin_](const HttpHead& head, std::uint64_t) {
+      const Status status = CheckEncoding(head);
+      return status.ok() ? pin->Check(head, std::nullopt) : status;
+    };
     request.consume = [flow = flow_](std::span<const std::byte> piece) {
       const MutexLock lock(flow->mutex);
       flow->paused = flow->ahead >= kMostAhead;
@@ -148,7 +151,7 @@ class StreamedBytes final : public ByteSource {
   }
 
   const std::shared_ptr<Object> object_;
-  const std::optional<std::uint64_t> size_;
+  const SharedPin pin_;
   const std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
   Transport* transport_ = nullptr;
   std::shared_ptr<Exchange> exchange_;
@@ -160,11 +163,10 @@ class StreamedBytes final : public ByteSource {
 
 }  // namespace
 
-std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object,
-                                         std::optional<std::uint64_t> size) {
+std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object, SharedPin pin) {
   Warn(object->name() +
        ": its server does not support ranges, so it is read as a pipe, from its first byte on");
-  return std::make_shared<StreamedBytes>(std::move(object), size);
+  return std::make_shared<StreamedBytes>(std::move(object), std::move(pin));
 }
 
 }  // namespace zt::remote::internal

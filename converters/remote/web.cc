@@ -56,8 +56,9 @@ class WebFiles final : public Scheme {
   }
   StatusOr<bool> IsFolder(const std::string&) override { return false; }
   // A web server does not list the files beside an index; the index names all shards.
-  StatusOr<std::vector<std::string>> List(const std::string&) override { return NotListed(); }
-  StatusOr<std::vector<ListedFile>> ListBelow(const std::string&) override { return NotListed(); }
+  StatusOr<Listing> List(const std::string&, bool) override {
+    return Unsupported("a web server's folders are not listed");
+  }
   StatusOr<bool> Exists(const std::string& url) override {
     const auto opened = OpenFile(url);
     return opened.ok();
@@ -65,9 +66,6 @@ class WebFiles final : public Scheme {
   StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&) override {
     return Unsupported("nothing is written over http; write to a file, to - or to s3://");
   }
-
- private:
-  static Status NotListed() { return Unsupported("a web server's folders are not listed"); }
 };
 
 }  // namespace

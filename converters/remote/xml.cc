@@ -148,6 +148,7 @@ StatusOr<ListPage> ParseListPage(std::string_view xml) {
       xml,
       [&](std::string_view name, const std::string& text) {
         if (name == "Key") key.key = text;
+        if (name == "ETag") key.etag = text;
         if (name == "Size") key.bytes = NumberOf(text);
         if (name == "Prefix") prefix = text;
         if (name == "EncodingType") encoded = Lower(Trimmed(text)) == "url";
@@ -164,7 +165,7 @@ StatusOr<ListPage> ParseListPage(std::string_view xml) {
   if (!good || nameless || XmlRoot(xml) != "ListBucketResult")
     return InvalidData("the store's listing is not the XML that S3 describes");
   if (encoded) {
-    for (auto& [name, bytes] : page.keys) name = KeyOf(std::move(name));
+    for (ListPage::Key& each : page.keys) each.key = KeyOf(std::move(each.key));
     for (std::string& name : page.prefixes) name = KeyOf(std::move(name));
     marker = KeyOf(std::move(marker));
   }
@@ -174,7 +175,7 @@ StatusOr<ListPage> ParseListPage(std::string_view xml) {
   page.after_key = true;
   page.next = marker;
   if (marker.empty()) {
-    for (const auto& [name, bytes] : page.keys) page.next = std::max(page.next, name);
+    for (const ListPage::Key& each : page.keys) page.next = std::max(page.next, each.key);
     for (const std::string& name : page.prefixes) page.next = std::max(page.next, name);
   }
   if (page.next.empty()) return InvalidData("the store's listing goes on and does not say where");

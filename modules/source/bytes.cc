@@ -135,30 +135,22 @@ class ReopenedFile final : public ByteSource {
     ZT_ASSIGN_OR_RETURN(const auto file, Reopen());
     return file->ReadAt(offset, out);
   }
-  // A URL has no stamp, and is not asked for again.
-  Status CheckUnchanged() override { return stamp_ ? Reopen().status() : OkStatus(); }
+  Status CheckUnchanged() override { return Reopen().status(); }
 
  private:
-  // Null of a URL.
-  static const FileStamp* FindStamp(const ByteSource& file) {
-    const auto* const regular = dynamic_cast<const FileBytes*>(&file);
-    return regular == nullptr ? nullptr : &regular->stamp();
-  }
-  static std::optional<FileStamp> StampOf(const ByteSource& file) {
-    const FileStamp* const stamp = FindStamp(file);
-    return stamp == nullptr ? std::nullopt : std::optional(*stamp);
+  static const FileStamp& StampOf(const ByteSource& file) {
+    return dynamic_cast<const FileBytes&>(file).stamp();
   }
   StatusOr<std::shared_ptr<ByteSource>> Reopen() const {
     ZT_ASSIGN_OR_RETURN(std::shared_ptr<ByteSource> file, OpenFile(path_));
-    const FileStamp* const now = FindStamp(*file);
-    if (stamp_ && now != nullptr) ZT_RETURN_IF_ERROR(CompareStamps(*stamp_, *now));
+    ZT_RETURN_IF_ERROR(CompareStamps(stamp_, StampOf(*file)));
     if (file->size() != size_) return InvalidData("its size has changed since it was opened");
     return file;
   }
 
   const std::string path_;
   const std::uint64_t size_;
-  const std::optional<FileStamp> stamp_;
+  const FileStamp stamp_;
 };
 
 // A pipe. Peek and AtEnd read bytes ahead into `ahead_`; those before `taken_` are consumed.
@@ -371,6 +363,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
 StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& path) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> first, OpenFile(path));
   if (first->sequential()) return Unsupported("its server does not support ranges");
+  if (IsUrl(path)) return first;  // it has no descriptor
   return std::make_shared<ReopenedFile>(path, *first);
 }
 

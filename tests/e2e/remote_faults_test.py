@@ -26,6 +26,7 @@ OPEN = ("read", lambda request: request.headers.get("range", "").startswith("byt
 RANGE = ("read", lambda request: not OPEN[1](request))
 OBJECT = ("object", lambda request: request.method == "GET")
 LIST = ("folder", lambda request: "list-type" in request.query)
+SHARD = ("folder", lambda request: request.path.endswith("00002.safetensors") and request.method == "GET")
 HEAD = ("write", lambda request: request.method == "HEAD")
 BEGIN = ("write", lambda request: "uploads=" in request.query)
 PART = ("write", lambda request: "partNumber=2" in request.query)
@@ -91,6 +92,14 @@ def longer(answer):
 
 def replaced(test, request):
     test.server.files["big.safetensors"] = bytes(len(test.server.files["big.safetensors"]))
+
+
+def shard_replaced(test, request):
+    """By one of the same size, after it was listed."""
+    objects = test.store.buckets["in"]
+    key = request.path.removeprefix("/in/")
+    content, etag, meta = objects[key]
+    objects[key] = (content[:-1] + b"x", '"y"', meta)
 
 
 def removed(test, request):
@@ -200,6 +209,13 @@ TABLE = [
         ("in a circle", pages(said("token+2", "token+0")), "twice"), ("whose second page is the first", pages(version=0), "twice"),
         ("without an end", endless, "does not end"), ("with a key twice", said("00002-of", "00001-of"), "names 'f/model-00001-of-00002.safetensors' twice"),
         ("with a key of another folder", said("<Key>f/", "<Key>g/"), "of another folder"), ("without a key", said("Key>", "Kex>"), "listing is not the XML"))),
+    fails("a listing is denied", LIST, error(403, "AccessDenied"), IO, "do not allow it"),
+    fails("a listing with another size of weights", LIST, changed(lambda answer: setattr(answer, "body", answer.body.replace(b"<Size>36", b"<Size>35"))),
+          INVALID, "its server listed it with"),
+    fails("a listing of the Hub with another size of weights", TREE, said('"size": 36', '"size": 35'), INVALID, "its server listed it with"),
+    fails("weights are replaced after they were listed", SHARD, shard_replaced, INVALID, "it was changed"),
+    fails("weights have another ETag than in the listing", SHARD, header(ETag='"other"'), INVALID, "it was changed after it was listed: its ETag is another"),
+    fails("weights that were listed are gone", SHARD, Answer(404), IO, "no such object"),
     # writing: before anything is sent
     Row("looking for the object is answered 503", HEAD, Answer(503), 2),
     Row("looking for it is not allowed", HEAD, Answer(403), 1),
@@ -287,7 +303,6 @@ class Faults(remote_server.Remote):
         self.folder_files["model.safetensors.index.json"] = json.dumps({"weight_map": names}).encode()
         for name, content in self.folder_files.items():
             self.put("folder/" + name, content)
-            self.store.buckets["in"]["f/" + name] = (content, '"x"', {})
         self.want_folder = self.convert(self.path("folder"), "folder.zt", "--files", "none")
         self.store.buckets["in"]["big.safetensors"] = (self.content, '"etag"', {})
         self.server.hub.repositories["org/name"] = self.folder_files
@@ -315,6 +330,7 @@ class Faults(remote_server.Remote):
                 return None
             return row.fault(self, request) if callable(row.fault) else row.fault
         self.server.files["big.safetensors"] = self.content
+        self.store.buckets["in"].update({"f/" + name: (content, '"x"', {}) for name, content in self.folder_files.items()})
         self.store.uploads.clear()
         self.store.page, self.store.version, self.store.encodes, self.server.hub.page = 1000, 2, True, 1000
         self.objects.clear()

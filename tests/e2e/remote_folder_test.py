@@ -2,6 +2,8 @@
 import json
 import shutil
 
+import numpy
+
 import make_folders
 import make_safetensors
 import remote_server
@@ -133,14 +135,70 @@ class Folders(remote_server.Remote):
         self.fail_with(support.INVALID, "convert", url, "-o", self.path("none.zt"), says="listing names 'config.json' twice")
 
     def test_wrong_sizes(self):
-        urls = self.put({"model.safetensors": self.weights, "config.json": b"{}"})
-        self.server.store.sizes["deep/config.json"] = 3
-        self.server.fault = lambda request: remote_server.Change(
-            lambda answer: setattr(answer, "body", answer.body.replace(b'"size": 2,', b'"size": 3,'))) if "/tree/" in request.path else None
-        for url in urls:
-            with self.subTest(url):
-                self.fail_with(support.INVALID, "convert", url, "-o", self.path("none.zt"), says=["config.json", "it had 3 when the run began"])
+        """Of weights and of other files."""
+        files = {"model.safetensors": self.weights, "config.json": b"{}"}
+        for name, content in files.items():
+            for url in self.put(files):
+                self.server.store.sizes = {"deep/" + name: len(content) + 1}
+                old, new = (f'"path": "{name}", "size": {len(content) + more},'.encode() for more in (0, 1))
+                self.server.fault = lambda request, old=old, new=new: remote_server.Change(
+                    lambda answer: setattr(answer, "body", answer.body.replace(old, new))) if "/tree/" in request.path else None
+                self.fail_with(support.INVALID, "convert", url, "-o", self.path("none.zt"),
+                               says=[name, f"its server listed it with {len(content) + 1} bytes, and it has {len(content)}"])
                 self.assertFalse(self.path("none.zt").exists())
+
+    def array(self, name, values):
+        numpy.save(self.path("array.npy"), values)
+        return {f"{name}.npy": self.path("array.npy").read_bytes()}
+
+    def test_an_object_is_pinned_as_long_as_the_run(self):
+        """Among more than stay open: what replaces it after its header was read is refused, whatever else was opened meanwhile."""
+        files = {}
+        for number in range(80):
+            files |= self.array(f"t{number:02}", numpy.full(75_000, 1, "f4"))
+        other, = self.array("t00", numpy.full(75_000, 7, "i4")).values()
+        for url, (path, content) in zip(self.put(files), (("/org/name/", other), ("/b/deep/", other))):
+            asked = []
+
+            def fault(request, path=path):
+                if request.method == "GET" and "t00.npy" in request.path and path in request.path:
+                    asked.append(request)
+                    if len(asked) == 2:
+                        self.hub.repositories["org/name"]["t00.npy"] = other
+                        self.server.store.buckets["b"]["deep/t00.npy"] = (other, '"new"', {})
+                return None
+            self.server.fault = fault
+            self.fail_with(support.INVALID, "convert", url, "-o", self.path("none.zt"), says=["t00.npy", "changed while it was read"])
+            self.assertFalse(self.path("none.zt").exists())
+            self.put(files)
+
+    def test_few_requests(self):
+        """One for each object that is small, and one to list them; no more for those that are read as weights and as files."""
+        arrays, shards = {}, {}
+        for number in range(1000):
+            arrays |= self.array(f"t{number:03}", numpy.full(100, number, "i4"))
+        names = {f"t{number}": f"model-{number:05}-of-00080.safetensors" for number in range(1, 81)}
+        for name, file in names.items():
+            shards[file] = make_safetensors.encode({name: ("U8", [1000], bytes(1000))})
+        shards["model.safetensors.index.json"] = json.dumps({"weight_map": names}).encode()
+        shards["config.json"] = b"{}"
+        for files in (arrays, shards):
+            for url, most in zip(self.put(files), (3, 2)):
+                self.server.requests.clear()
+                self.succeed("convert", url, "-o", self.path("out.zt"), "-f", "--no-sync")
+                self.assertLessEqual(len(self.server.requests), len(files) + most)
+
+    def test_a_large_folder(self):
+        """More first bytes than are held: an object is asked for twice at most, and no byte of it."""
+        files = {}
+        for number in range(200):
+            files |= self.array(f"t{number:03}", numpy.full(50_000, number, "i4"))
+        url = self.put(files)[1]
+        self.succeed("convert", url, "-o", self.path("out.zt"), "--no-sync")
+        sent = [request.headers["range"].removeprefix("bytes=").split("-") for request in self.server.requests if "range" in request.headers]
+        self.assertLess(len(sent), 2 * len(files))
+        size = len(files["t000.npy"])
+        self.assertEqual(sum(min(int(last) + 1, size) - int(first) for first, last in sent), size * len(files))
 
     def test_sizes_that_are_none(self):
         url = self.put({"model.safetensors": self.weights, "config.json": b"{}"})[1]

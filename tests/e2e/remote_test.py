@@ -285,6 +285,30 @@ class Faults(remote_server.Remote):
         self.server.requests.clear()
         self.fail_with(support.INVALID, "convert", self.url, "-o", self.path("out.zt"), says="changed while it was read")
 
+    def test_a_date_is_pinned_as_long_as_the_run(self):
+        """Of a server without ETags, and of more shards than stay open."""
+        shards = {f"t{number}": f"model-{number:05}-of-00080.safetensors" for number in range(1, 81)}
+        for name, file in shards.items():
+            self.server.files["many/" + file] = make_safetensors.encode({name: ("U8", [1], b"x")})
+        self.server.files["many/model.safetensors.index.json"] = json.dumps({"weight_map": shards}).encode()
+        first, asked = "many/" + shards["t1"], []
+        other = make_safetensors.encode({"t1": ("U8", [1], b"y")})
+
+        def date(request):
+            asked.append(request.path)
+            again = request.path.endswith(first) and asked.count(request.path) > 1
+            if again:
+                self.server.files[first] = other
+
+            def change(answer):
+                answer.headers.pop("ETag", None)
+                answer.headers["Last-Modified"] = f"Mon, 0{1 + again} Jan 2024 00:00:00 GMT"
+            return Change(change)
+        self.server.fault = date
+        self.fail_with(support.INVALID, "convert", self.server.url("many/model.safetensors.index.json"), "-o", self.path("x.zt"),
+                       says=[shards["t1"], "changed while it was read"])
+        self.assertFalse(self.path("x.zt").exists())
+
     def test_redirects(self):
         with remote_server.Server() as other:
             other.files["there.safetensors"] = self.content

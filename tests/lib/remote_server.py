@@ -322,7 +322,7 @@ class Store:
             xml.append(f"<NextMarker>{self.listed(page[-1][1])}</NextMarker>")
         for kind, key in page:
             name = self.listed(key)
-            xml.append(f"<Contents><Key>{name}</Key><Size>{self.sizes.get(key, len(objects[key][0]))}</Size></Contents>" if kind == "key" else f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>")
+            xml.append(f"<Contents><Key>{name}</Key><ETag>{html.escape(objects[key][1])}</ETag><Size>{self.sizes.get(key, len(objects[key][0]))}</Size></Contents>" if kind == "key" else f"<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>")
         return Answer(200, {}, "".join(xml + ["</ListBucketResult>"]).encode())
 
 
