@@ -2,20 +2,24 @@
 # Tries README's two commands in a clean Debian root, as a stranger's first five minutes would go.
 #
 #   scripts/try-clean-debian.sh FOLDER [--suite bookworm|trixie|sid] [--sources list|deb822] [--copy FILE]...
-#                               [--run COMMAND]... [--keep]
+#                               [--run COMMAND]... [--keep] [--cache]
 #
 # Makes FOLDER (new or empty) with debootstrap from the mirror this machine's own apt uses, clones the last commit
 # into it, runs each COMMAND there (default: scripts/quickstart.sh, then scripts/test.sh) and prints how long each
-# step took. --suite is Debian 12 (bookworm, the default), 13 (trixie) or unstable (sid). --sources picks the form of the root's apt sources: one-line (default, as debootstrap leaves
-# it) or deb822 (as the container images have it). --copy puts a file into the root user's home, one above the clone.
-# FOLDER is removed when all went well, unless --keep.
+# step took. --suite is Debian 12 (bookworm, the default), 13 (trixie) or unstable (sid). --sources picks the form of the
+# root's apt sources: one-line (default, as debootstrap leaves it) or deb822 (as the container images have it). --copy
+# puts a file into the root user's home, one above the clone. --cache keeps the root as it is once scripts/setup.sh has
+# run, for a week, in ${XDG_CACHE_HOME:-~/.cache}/ztstream, and begins with such a root where there is one.
+# FOLDER is removed when all went well, unless --keep. What is mounted in it is seen by this script alone.
 #
-# Needs root, debootstrap and about 4 GB. Exit status: that of the first step that failed.
+# Needs root and about 6 GB; installs debootstrap where apt has it. Exit status: that of the first step that failed; 77
+# where no root can be made here, and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/try-common.sh
 
-root= suite=bookworm form=list keep=false
+given=("$@")
+root= suite=bookworm form=list keep=false cache=false
 commands=() copies=()
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -24,7 +28,8 @@ while [ $# -gt 0 ]; do
     --copy) copies+=("${2:?a file}"); shift ;;
     --run) commands+=("${2:?a command}"); shift ;;
     --keep) keep=true ;;
-    -h|--help) usage 2 14; exit 0 ;;
+    --cache) cache=true ;;
+    -h|--help) usage 2 18; exit 0 ;;
     -*) code=2 die "unknown option $1" ;;
     *) root=$1 ;;
   esac
@@ -34,22 +39,35 @@ done
 case "$form" in list|deb822) ;; *) code=2 die "--sources is list or deb822" ;; esac
 case "$suite" in bookworm) release='Debian 12' ;; trixie) release='Debian 13' ;; sid) release='Debian sid' ;; *) code=2 die "--suite is bookworm, trixie or sid" ;; esac
 [ ${#commands[@]} -gt 0 ] || commands=(scripts/quickstart.sh scripts/test.sh)
-[ "$(id -u)" = 0 ] || die "needs root (debootstrap, chroot)"
-command -v debootstrap >/dev/null || die "please install debootstrap"
 [ ! -d "$root" ] || [ -z "$(ls -A "$root")" ] || code=2 die "$root is not empty"
-mkdir -p "$root"
-root=$(realpath "$root")
+
+unable() { code=77 die "no clean root of $release can be made here: $*"; }
+
+[ ! -e /etc/ztstream-clean-root ] || unable "this is one"
+[ "$(id -u)" = 0 ] || unable "that needs root (debootstrap, mount, chroot)"
+command -v apt-get >/dev/null || unable "this system has no apt, whose mirror would be used"
+git rev-parse --git-dir >/dev/null 2>&1 || unable "this folder is no clone of the repository"
+if [ -z "${ZT_OWN_MOUNTS:-}" ]; then  # mounts and processes that end with this script, however it ends
+  own=(unshare --mount --propagation private --pid --fork --kill-child)
+  "${own[@]}" true || unable "mounting is not allowed"
+  ZT_OWN_MOUNTS=1 exec "${own[@]}" "$0" "${given[@]}"
+fi
 
 mirror=$(debian_mirror "$suite")
 security=$(debian_mirror "$suite-security")
-[ -n "$mirror" ] || die "this machine's apt has no source for $suite"
-
+[ -n "$mirror" ] || unable "this machine's apt has no source of Debian"
+reachable() {
+  timeout 60 /usr/lib/apt/apt-helper -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 \
+    -o APT::Sandbox::User=root download-file "${mirror%/}/dists/$suite/InRelease" "$report.mirror" >/dev/null 2>&1
+}
 report=$(mktemp)
 cleanup() {
-  umount "$root/proc" "$root/dev/shm" "$root/dev/pts" "$root/dev" 2>/dev/null || true
-  rm -f "$report"
+  umount -l "$root/proc" "$root/dev/shm" "$root/dev/pts" "$root/dev" 2>/dev/null || true
+  rm -f "$report" "$report.mirror" "${saving:-}"
 }
 trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 step() {  # step NAME COMMAND...: runs it and notes how long it took
   local name=$1 start=$SECONDS status=0
@@ -59,6 +77,8 @@ step() {  # step NAME COMMAND...: runs it and notes how long it took
   printf '%6d s  %s%s\n' $((SECONDS - start)) "$name" "$([ $status = 0 ] || echo "  FAILED ($status)")" >>"$report"
   if [ $status != 0 ]; then
     echo "--- $form sources" && cat "$report"
+    ! $making || unable "$name failed"
+    [ "$name" != scripts/setup.sh ] || reachable || unable "$mirror does not answer"  # so setup.sh is not at fault
     exit $status
   fi
 }
@@ -68,9 +88,35 @@ inside() {
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -c "cd /root/ztstream && $1"
 }
 
-include=()
-case "$mirror" in https:*) include=(--include=ca-certificates) ;; esac
-step "debootstrap $suite (minimal)" debootstrap --variant=minbase "${include[@]}" "$suite" "$root" "$mirror" >/dev/null
+kept=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ztstream
+saved=$kept/$suite-$form-$({ cat scripts/setup.sh && echo "$mirror $security"; } | sha256sum | cut -c 1-16).tar.zst
+save() {
+  inside 'apt-get clean' && mkdir -p "$kept" && saving=$(mktemp -p "$kept") &&
+    tar -C "$root" --one-file-system --exclude ./root/ztstream -I 'zstd -1 -T0' -cf "$saving" . &&
+    rm -f "$kept/$suite-$form"-* && mv "$saving" "$saved" || echo "the root is not kept" >&2
+}
+
+mkdir -p "$root"
+root=$(realpath "$root")
+[ "$(df --output=avail -k "$root" | tail -n 1)" -gt 6000000 ] || unable "$root has less than 6 GB of room"
+making=true
+if $cache && [ -e "$saved" ] && { [ -n "$(find "$saved" -mtime -7)" ] || ! reachable; }; then
+  step "the root of $(date -r "$saved" +%F)" tar -C "$root" -I zstd -xf "$saved"
+  cache=false
+else
+  reachable || unable "$mirror does not answer"
+  if ! command -v debootstrap >/dev/null; then
+    timeout 300 apt-get -qq update >/dev/null || true
+    DEBIAN_FRONTEND=noninteractive timeout 300 apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends debootstrap >/dev/null ||
+      unable "debootstrap cannot be installed"
+  fi
+  include=()
+  case "$mirror" in https:*) include=(--include=ca-certificates) ;; esac
+  eval "$(apt-config shell http_proxy Acquire::http::Proxy https_proxy Acquire::https::Proxy)"
+  export ${http_proxy+http_proxy} ${https_proxy+https_proxy} >/dev/null  # names none where none is set
+  step "debootstrap $suite (minimal)" timeout 900 debootstrap --variant=minbase "${include[@]}" "$suite" "$root" "$mirror" >/dev/null
+  : >"$root/etc/ztstream-clean-root"
+fi
 
 # What the machine's own apt needs to reach its mirror (a proxy, a frozen archive's dates) holds inside as well.
 apt-config dump | grep -E '^Acquire::(http|https|Check-)[^ ]* "[^"]' >"$root/etc/apt/apt.conf.d/90outer" || true
@@ -83,7 +129,7 @@ if [ "$form" = deb822 ]; then
     [ -z "$security" ] || entry "$security" "$suite-security"
   } >"$root/etc/apt/sources.list.d/debian.sources"
 fi
-mount -t proc proc "$root/proc"
+mount -t proc proc "$root/proc" 2>/dev/null || mount --rbind /proc "$root/proc" || unable "mounting is not allowed"
 mount --bind /dev "$root/dev"
 for part in shm pts; do  # the tests use both
   [ ! -d /dev/$part ] || mount --bind /dev/$part "$root/dev/$part" 2>/dev/null || true
@@ -91,6 +137,11 @@ done
 
 [ ${#copies[@]} = 0 ] || cp "${copies[@]}" "$root/root/"
 step "git clone" git clone -q --no-hardlinks "$PWD" "$root/root/ztstream"
+making=false
+if $cache; then
+  step scripts/setup.sh inside 'timeout 1800 scripts/setup.sh'
+  step "keep the root" save
+fi
 for command in "${commands[@]}"; do
   step "$command" inside "$command"
 done
