@@ -62,6 +62,8 @@ def main(root):
                 print(f"{imported[dep]}: it imports {module_of(dep)}, which is not among the DEPS of {target}")
             for dep in sorted(deps - set(imported)):
                 print(f"{where}: {target} has {dep} among its DEPS, and no file of it imports {module_of(dep)}")
+            if "zt_cli" in deps:
+                print(f"{where}: {target} has the program, zt_cli, among its DEPS: a library stands on no program")
             if target not in drawn:
                 print(f"{page.relative_to(root)}: the table of imports lacks {module_of(target)}")
             elif drawn[target] != deps:
