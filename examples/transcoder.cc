@@ -1,5 +1,5 @@
-// Transcodes llama2.c's model.bin (a format the library does not know) and safetensors, through a
-// stage of its own.
+// Transcodes llama2.c's model.bin (a format the library does not know), and files and folders of
+// every format that it does know, through a stage of its own.
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -17,7 +17,7 @@
 #include "ztstream/status_macros.h"
 
 import zt;
-import zt.convert.safetensors;
+import zt.open;
 
 // llama2.c's format: seven i32 (dim, hidden_dim, layers, heads, kv_heads, vocabulary, context; a
 // negative vocabulary means an output matrix of its own), then f32 arrays, little-endian, one
@@ -117,26 +117,16 @@ class RoundStage final : public zt::Stage {
   }
 };
 
-// The formats this program reads. The last one has no magic: its sizes must agree.
-struct Format {
-  bool (*looks_like)(std::span<const std::byte> head);
-  zt::StatusOr<std::unique_ptr<zt::TensorSource>> (*open)(std::shared_ptr<zt::ByteSource> bytes);
-};
-constexpr Format kFormats[] = {
-    {zt::LooksLikeSafetensors, zt::OpenSafetensors},
-    {[](std::span<const std::byte>) { return true; }, Llama2cSource::Open},
-};
-
+// Files of llama2.c have no magic number: what is no known format is taken for one, and its sizes
+// must agree.
 zt::StatusOr<std::unique_ptr<zt::TensorSource>> OpenAny(const std::string& path) {
+  if (zt::IsFolder(path)) return zt::Open(path);
   ZT_ASSIGN_OR_RETURN(const auto bytes, zt::OpenFile(path));
-  ZT_ASSIGN_OR_RETURN(const auto head, zt::Peek(*bytes, 16));
-  for (const Format& format : kFormats) {
-    if (!format.looks_like(head)) continue;
-    ZT_ASSIGN_OR_RETURN(auto source, format.open(bytes));
-    source->SetFile(path);
-    return source;
-  }
-  return zt::Unsupported("no known format");
+  ZT_ASSIGN_OR_RETURN(const auto head, zt::Peek(*bytes, zt::kHeadBytes));
+  if (zt::Recognise(head).ok()) return zt::Open(path);
+  ZT_ASSIGN_OR_RETURN(auto source, Llama2cSource::Open(bytes));
+  source->SetFile(path);
+  return source;
 }
 
 zt::Status Transcode(const std::string& input, const std::string& output) {

@@ -7,7 +7,7 @@ import subprocess
 import numpy
 
 import support
-from support import INVALID, IO, PATIENCE, PROGRAM, read_zt
+from support import INVALID, IO, PATIENCE, PROGRAM, UNSUPPORTED, read_zt
 
 EXAMPLES = pathlib.Path(os.environ.get("ZT_EXAMPLES") or pathlib.Path(PROGRAM).parent)
 
@@ -147,14 +147,23 @@ class Examples(support.EndToEnd):
                 self.assertEqual(parts[name]["bytes"], self.rounded(array), name)
                 self.assertRegex(parts[name]["digest"], "^sha256:")
 
-    def test_transcoder_reads_safetensors_too(self):
-        header = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    def test_transcoder_reads_what_the_program_reads(self):
         values = numpy.array([1.0001, -3], "<f4")
-        source = self.put("a.safetensors", len(header).to_bytes(8, "little") + header + values.tobytes())
-        process = self.run_example("transcoder", source, self.path("a.zt"))
-        self.assertEqual((process.returncode, process.stderr), (0, ""))
-        self.assertEqual(read_zt(self.path("a.zt"))["objects"]["a"]["components"]["data"]["bytes"],
-                         self.rounded(values))
+        header = b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+        source = self.put("folder/model.safetensors", len(header).to_bytes(8, "little") + header + values.tobytes())
+        numpy.save(self.path("a.npy"), values)
+        self.succeed("convert", source, "-o", self.path("made.zt"))
+        for given in (source, source.parent, self.path("a.npy"), self.path("made.zt")):
+            process = self.run_example("transcoder", given, self.path("a.zt"))
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            self.assertEqual(read_zt(self.path("a.zt"))["objects"]["a"]["components"]["data"]["bytes"], self.rounded(values))
+
+    def test_transcoder_starts_no_process_for_hdf5(self):
+        path = support.DATA / "hdf5/a.h5"
+        process = self.run_example("transcoder", path, self.path("a.zt"))
+        self.assertEqual((process.returncode, process.stderr),
+                         (UNSUPPORTED, f"{path}: it is HDF5, which the program alone reads; convert the file first: "
+                                       "ztstream convert FILE -o OUT.zt\n"))
 
     def test_transcoder_refuses_bad_input_and_leaves_nothing(self):
         good, _ = self.llama2c("model.bin")

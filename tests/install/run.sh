@@ -16,7 +16,7 @@ clang=-DCMAKE_CXX_COMPILER=$(cache CMAKE_CXX_COMPILER)
 configure "$scratch/exporter" "$scratch/build" -G Ninja "$clang"
 cmake --build "$scratch/build"
 
-# C++23 and GNU extensions, in a consumer that imports one module.
+# C++23 and GNU extensions, in a consumer that opens any file.
 mkdir "$scratch/cxx23"
 cat >"$scratch/cxx23/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.28)
@@ -24,16 +24,20 @@ project(consumer LANGUAGES CXX)
 set(CMAKE_CXX_STANDARD 23)
 find_package(ztstream REQUIRED)
 add_executable(consumer consumer.cc)
-target_link_libraries(consumer PRIVATE ztstream::zt_core)
+target_link_libraries(consumer PRIVATE ztstream::zt_open)
 END
 cat >"$scratch/cxx23/consumer.cc" <<'END'
-#include <string>
-import zt.core;
-int main() { return zt::ToString(zt::Shape{2, 3}) == "[2, 3]" ? 0 : 1; }
+import zt.open;
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const auto source = zt::Open(argv[i]);
+    if (!source.ok() || (*source)->objects().empty()) return i;
+  }
+}
 END
 configure "$scratch/cxx23" "$scratch/cxx23/build" -G Ninja "$clang"
 cmake --build "$scratch/cxx23/build"
-"$scratch/cxx23/build/consumer"
+"$scratch/cxx23/build/consumer" "$tree"/tests/data/gguf/*-00001-of-*.gguf "$tree/tests/data/npy"
 
 # What cannot work is said by find_package, in a sentence that names it.
 cannot() {  # cannot WORDS [OPTION...]
