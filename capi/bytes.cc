@@ -94,27 +94,33 @@ class FunctionSink final : public Sink {
 
 }  // namespace
 
-Mappings::~Mappings() {
-  for (const auto& [file, pages] : files_) ::munmap(pages.data(), pages.size());
+Pages::~Pages() { ::munmap(file_.data(), file_.size()); }
+
+StatusOr<std::unique_ptr<Pages>> Pages::Of(ByteSource& file) {
+  ZT_RETURN_IF_ERROR(file.CheckUnchanged());
+  const auto bytes = static_cast<std::size_t>(file.size().value_or(0));
+  // Few callers write to their pages, so no memory is reserved for all of them.
+  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                            file.descriptor().value_or(-1), 0);
+  if (data == MAP_FAILED) return IoError(errno, "cannot map");
+  return std::unique_ptr<Pages>(new Pages({static_cast<std::byte*>(data), bytes}));
+}
+
+StatusOr<std::span<std::byte>> Pages::Part(std::uint64_t offset, std::uint64_t length) const {
+  if (offset > file_.size() || length > file_.size() - offset) {
+    return InvalidData("the file has changed since it was opened");
+  }
+  return file_.subspan(offset, length);
 }
 
 StatusOr<std::span<std::byte>> Mappings::Map(ByteSource& file, std::uint64_t offset,
                                              std::uint64_t length) {
   const std::lock_guard lock(mutex_);
-  std::span<std::byte>& pages = files_[&file];
-  if (pages.empty()) {
-    ZT_RETURN_IF_ERROR(file.CheckUnchanged());
-    const auto bytes = static_cast<std::size_t>(file.size().value_or(0));
-    // Few callers write to their pages, so no memory is reserved for all of them.
-    void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-                              file.descriptor().value_or(-1), 0);
-    if (data == MAP_FAILED) return IoError(errno, "cannot map");
-    pages = {static_cast<std::byte*>(data), bytes};
+  std::unique_ptr<Pages>& pages = files_[&file];
+  if (pages == nullptr) {
+    ZT_ASSIGN_OR_RETURN(pages, Pages::Of(file));
   }
-  if (offset > pages.size() || length > pages.size() - offset) {
-    return InvalidData("the file has changed since it was opened");
-  }
-  return pages.subspan(offset, length);
+  return pages->Part(offset, length);
 }
 
 void Advise(const ComponentView& component, bool needed) {

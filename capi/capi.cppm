@@ -113,20 +113,32 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
 
 // ---- mappings -----------------------------------------------------------------------------------
 
-// Files mapped copy-on-write, each once. Thread-safe.
+// A file mapped copy-on-write.
+class Pages {
+ public:
+  // Maps a whole file, which must have a descriptor. kDataLoss if its size has changed since it was
+  // opened.
+  static StatusOr<std::unique_ptr<Pages>> Of(ByteSource& file);
+  ~Pages();
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  // Bytes of the file, valid as long as this.
+  StatusOr<std::span<std::byte>> Part(std::uint64_t offset, std::uint64_t length) const;
+
+ private:
+  explicit Pages(std::span<std::byte> file) : file_(file) {}
+  std::span<std::byte> file_;
+};
+
+// Files that are mapped once. Thread-safe.
 class Mappings {
  public:
-  Mappings() = default;
-  ~Mappings();
-  Mappings(const Mappings&) = delete;
-  Mappings& operator=(const Mappings&) = delete;
-  // Maps bytes of a file, which must have a descriptor and outlive this. kDataLoss if its size has
-  // changed since it was opened.
+  // Maps bytes of a file, which must outlive this.
   StatusOr<std::span<std::byte>> Map(ByteSource& file, std::uint64_t offset, std::uint64_t length);
 
  private:
   std::mutex mutex_;
-  std::map<const ByteSource*, std::span<std::byte>> files_;
+  std::map<const ByteSource*, std::unique_ptr<Pages>> files_;
 };
 
 // A hint that a component will be read soon, or not again, for its source and the kernel.

@@ -40,6 +40,10 @@ struct zts_reader {
   mutable zt::capi::Mappings mappings;
 };
 
+struct zts_pages {
+  std::unique_ptr<zt::capi::Pages> pages;
+};
+
 namespace {
 
 // Reports an error with the name of the file.
@@ -202,6 +206,32 @@ std::shared_ptr<void> Released(void (*release)(void* user), void* user) {
           }};
 }
 
+// Maps a component that can be mapped by `map`, which returns its bytes.
+template <typename Map>
+zts_status MapBy(const zts_reader* reader, std::size_t object, std::size_t component, void** data,
+                 std::uint64_t* bytes, Map&& map) {
+  if (reader == nullptr) return Null("reader");
+  if (data == nullptr) return Null("data");
+  if (bytes == nullptr) return Null("bytes");
+  return Guard([&] {
+    if (const zts_status there = Check(reader, object, component); there != ZTS_OK) return there;
+    const auto view = reader->input->component(Id(object, component));
+    const std::string& name = *reader->input->object(static_cast<std::uint32_t>(object)).name;
+    const auto placed = [&](const zt::Status& status) {
+      return Report(zt::WithFile(zt::WithTensor(status, name), view.file));
+    };
+    if (!view.mappable) {
+      return placed(zt::FailedPrecondition(
+          "it cannot be mapped, because its bytes do not lie in a file unchanged; read it"));
+    }
+    zt::StatusOr<std::span<std::byte>> mapped = map(view);
+    if (!mapped.ok()) return placed(mapped.status());
+    *data = mapped->data();
+    *bytes = mapped->size();
+    return ZTS_OK;
+  });
+}
+
 // Runs a long call with the threads and the progress function of the caller.
 template <typename Body>
 zts_status Long(const zts_call* given, Body&& body) {
@@ -292,6 +322,7 @@ zts_status zts_reader_open_fd(int fd, const char* name, const zts_reader_options
 
 zts_status zts_reader_open_source(const zts_source* given, const zts_reader_options* options,
                                   zts_reader** out) {
+  if (out != nullptr) *out = nullptr;
   if (given == nullptr) return Null("source");
   zts_source source = {};
   if (!zt::capi::Take(given, source)) {
@@ -300,7 +331,6 @@ zts_status zts_reader_open_source(const zts_source* given, const zts_reader_opti
   return Guard([&] {
     const std::shared_ptr<void> kept = Released(source.release, source.user);
     if (out == nullptr) return Null("reader");
-    *out = nullptr;
     if (source.read_at == nullptr) return Null("read_at");
     const std::string called = source.name == nullptr ? "source" : source.name;
     return OpenBy(called, options, out, [&](const zt::SourceOptions& args) {
@@ -480,27 +510,25 @@ zts_status zts_reader_read_many(const zts_reader* reader, const zts_range* range
 
 zts_status zts_reader_map(const zts_reader* reader, std::size_t object, std::size_t component,
                           void** data, std::uint64_t* bytes) {
-  if (reader == nullptr) return Null("reader");
-  if (data == nullptr) return Null("data");
-  if (bytes == nullptr) return Null("bytes");
-  return Guard([&] {
-    if (const zts_status there = Check(reader, object, component); there != ZTS_OK) return there;
-    const auto view = reader->input->component(Id(object, component));
-    const std::string& name = *reader->input->object(static_cast<std::uint32_t>(object)).name;
-    const auto placed = [&](const zt::Status& status) {
-      return Report(zt::WithFile(zt::WithTensor(status, name), view.file));
-    };
-    if (!view.mappable) {
-      return placed(zt::FailedPrecondition(
-          "it cannot be mapped, because its bytes do not lie in a file unchanged; read it"));
-    }
-    auto mapped = reader->mappings.Map(*view.container, view.offset, view.length);
-    if (!mapped.ok()) return placed(mapped.status());
-    *data = mapped->data();
-    *bytes = mapped->size();
-    return ZTS_OK;
+  return MapBy(reader, object, component, data, bytes, [&](const zt::capi::ComponentView& view) {
+    return reader->mappings.Map(*view.container, view.offset, view.length);
   });
 }
+
+zts_status zts_reader_map_pages(const zts_reader* reader, std::size_t object, std::size_t component,
+                                zts_pages** pages, void** data, std::uint64_t* bytes) {
+  if (pages == nullptr) return Null("pages");
+  *pages = nullptr;
+  return MapBy(reader, object, component, data, bytes,
+               [&](const zt::capi::ComponentView& view) -> zt::StatusOr<std::span<std::byte>> {
+                 ZT_ASSIGN_OR_RETURN(auto mapped, zt::capi::Pages::Of(*view.container));
+                 ZT_ASSIGN_OR_RETURN(const auto part, mapped->Part(view.offset, view.length));
+                 *pages = new zts_pages{std::move(mapped)};
+                 return part;
+               });
+}
+
+void zts_pages_free(zts_pages* pages) { delete pages; }
 
 zts_status zts_reader_advise(const zts_reader* reader, std::size_t object, std::size_t component,
                              int needed) {

@@ -211,11 +211,21 @@ zt::StatusOr<Declared> DeclareNamed(const zts_declaration* given, bool with_data
   return zt::WithTensor(declared.status(), zt::capi::Text(given->name, given->name_bytes));
 }
 
+// What a manifest could not hold is refused where it is set, not when the file is finished.
+zt::Status CheckUtf8(const char* text, const char* what) {
+  if (zt::IsUtf8(text)) return zt::OkStatus();
+  return zt::InvalidArgument(std::string(what) + " of an attribute is not UTF-8");
+}
+
 template <typename T>
 zts_status Set(zts_writer* writer, const char* key, T value) {
   return Run(writer, [&]() -> zt::Status {
     ZT_RETURN_IF_ERROR(NotNull(key, "key"));
-    if constexpr (std::is_pointer_v<T>) ZT_RETURN_IF_ERROR(NotNull(value, "value"));
+    ZT_RETURN_IF_ERROR(CheckUtf8(key, "the key"));
+    if constexpr (std::is_pointer_v<T>) {
+      ZT_RETURN_IF_ERROR(NotNull(value, "value"));
+      ZT_RETURN_IF_ERROR(CheckUtf8(value, "the value"));
+    }
     if (writer->finished) return zt::FailedPrecondition("the writer is finished");
     writer->writer->SetAttribute(key, zt::Value(value));
     return zt::OkStatus();

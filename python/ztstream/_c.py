@@ -105,6 +105,8 @@ _FUNCTIONS = {
     "reader_attributes": ("s", [c_void_p, c_size_t, POINTER(c_void_p)]),
     "reader_read_many": ("s", [c_void_p, c_void_p, c_size_t, c_size_t, POINTER(Call)]),
     "reader_map": ("s", [c_void_p, c_size_t, c_size_t, POINTER(c_void_p), POINTER(c_uint64)]),
+    "reader_map_pages": ("s", [c_void_p, c_size_t, c_size_t, c_void_p, POINTER(c_void_p), POINTER(c_uint64)]),
+    "pages_free": (None, [c_void_p]),
     "reader_advise": ("s", [c_void_p, c_size_t, c_size_t, c_int]),
     "reader_verify": ("s", [c_void_p, c_size_t, Problem, c_void_p, POINTER(VerifyReport), c_size_t, POINTER(Call)]),
     "writer_options_init": (None, [POINTER(WriterOptions), c_size_t]),

@@ -53,7 +53,7 @@ class File(Mapping[str, Tensor]):
 
     def __init__(self, sources: Sequence, options: Dict[str, Any]):
         options = dict(options)
-        self._threads = options.pop("threads", 0)
+        self._threads = _types.count(options.pop("threads", 0) or 0, "threads", 1024)
         self._sources, self._given = tuple(sources), options
         self._held = self._open(options_of(**options) if any(options.values()) else None)
         self._texts: Dict[int, str] = {}
@@ -74,9 +74,11 @@ class File(Mapping[str, Tensor]):
         if hasattr(source, "read") and hasattr(source, "seek"):
             self._name = str(getattr(source, "name", "file object"))
             return open_object(source, options)
-        if isinstance(source, (bytes, bytearray, memoryview)) or hasattr(source, "__buffer__"):
-            return open_buffer(source, options)
-        raise TypeError(f"what is opened is a path, a buffer or a file object, not {type(source).__name__}")
+        try:
+            memoryview(source)
+        except TypeError:
+            raise TypeError(f"what is opened is a path, a buffer or a file object, not {type(source).__name__}") from None
+        return open_buffer(source, options)
 
     # ---- tables ----
 
@@ -153,13 +155,22 @@ class File(Mapping[str, Tensor]):
 
     # ---- bytes ----
 
-    def _mapped(self, part):
-        """The pages of the file in which a part lies, as an array of bytes, and where the part begins in it."""
-        place = self._places.get(part._path)
+    def _mapped(self, part, places):
+        """The pages of the file in which a part lies, as an array of bytes, and where the part begins in it.
+
+        places: those of files that are mapped already: self._places, which are written to by nobody, or those of one call, which
+        share their pages with no other.
+        """
+        place = places.get(part._path)
         if place is None:
             data, size, held = c_void_p(), c_uint64(), self._pointer()
-            _c.check(_c.c.reader_map(held, part._object, part._number, byref(data), byref(size)))
-            place = self._places[part._path] = _c.pages_at(data.value - part._offset, held)
+            where = held, part._object, part._number
+            if places is not self._places:
+                held = _c.Handle(_c.c.pages_free)
+                _c.check(_c.c.reader_map_pages(*where, held.out, byref(data), byref(size)))
+            else:
+                _c.check(_c.c.reader_map(*where, byref(data), byref(size)))
+            place = places[part._path] = _c.pages_at(data.value - part._offset, held)
         return place, part._offset
 
     def _read(self, wanted, threads):
@@ -167,7 +178,7 @@ class File(Mapping[str, Tensor]):
         ranges = b"".join(_RANGE.pack(*each[:5]) for each in wanted)
         total = sum(each[3] for each in wanted)
         watched = _c.Watched() if total >= _LONG else None
-        call = _c.new_call(self._threads if threads is None else threads, watched)
+        call = _c.new_call(self._threads if threads is None else _types.count(threads, "threads", 1024), watched)
         held = self._pointer()
         held.ask(_c.c.reader_read_many, held, ranges, len(wanted), _RANGE.size, byref(call), watched=watched,
                  long=watched is not None, kept=wanted)
@@ -180,7 +191,7 @@ class File(Mapping[str, Tensor]):
             called = ctypes.string_at(name, size).decode("utf-8", "replace")
             problems.append((called, (component or b"").decode("utf-8", "replace"), message.decode("utf-8", "replace")))
 
-        report, call = _c.VerifyReport(), _c.new_call(threads, watched)
+        report, call = _c.VerifyReport(), _c.new_call(_types.count(threads, "threads", 1024), watched)
 
         def verify(*arguments):
             status = _c.c.reader_verify(*arguments)
@@ -205,7 +216,9 @@ class File(Mapping[str, Tensor]):
         self._check()
         if not isinstance(name, str):
             return None, None
-        encoded, index = name.encode("utf-8", "surrogateescape"), c_size_t()
+        encoded, index = _types.encoded(name), c_size_t()
+        if encoded is None:
+            return None, None
         status = _c.c.reader_find(self._pointer(), encoded, len(encoded), byref(index))
         if status == 9:
             return None, None
@@ -303,15 +316,16 @@ class File(Mapping[str, Tensor]):
             raise NotFoundError(f"{self._name}: there is no tensor {missing[0]!r}", self._name, missing[0])
         return [(name, row, index) for name, index, row in found]
 
-    def _many(self, names, copy, types, mapped, made):
+    def _many(self, names, copy, types, mapped, made, places):
         """{name: array} with one read of all that has to be read; parts of what is not dense as {role: array}.
 
         types(dtype) is (the array's type, bytes of an element), mapped(pages, type, count, offset, shape) an array in
-        pages, made(shape, type) one with memory and the address of that.
+        pages, made(shape, type) one with memory and the address of that. places: see _mapped.
         """
         out: Dict[str, Any] = {}
         wanted: List[Any] = []
         known: Dict[Any, Any] = {}  # types, by the addresses of their names
+        shared: Dict[Any, Any] = {}  # memory for names that share their bytes in the file
         held = self._pointer()
         unpack, table = _COMPONENT.unpack_from, self._components_table()
 
@@ -319,10 +333,16 @@ class File(Mapping[str, Tensor]):
             """Of a part by its handle."""
             part._check()
             kind, width = part._named(types)
-            pages = None if copy else part._pages()
+            pages = None if copy else part._pages(places)
             if pages is not None and (ctypes.addressof(pages[0]) + pages[1]) % width == 0:
                 return mapped(pages[0], kind, part._bytes // width, pages[1], shape)
+            place = part._path, part._offset, part._length, kind, shape
+            tied = not copy and part._bytes and part._offset != _c.UNKNOWN
+            if tied and place in shared:
+                return shared[place]
             memory, address = made(shape, kind)
+            if tied:
+                shared[place] = memory
             if part._bytes:
                 wanted.append((part._object, part._number, 0, part._bytes, address, memory))
             return memory
@@ -332,7 +352,7 @@ class File(Mapping[str, Tensor]):
                 out[name] = {role: array(part, part.shape) for role, part in Tensor(self, index).parts.items()}
                 continue
             (_, _, dtype, _, _, _, path, offset, _, size, unreadable, mappable) = unpack(table, first * _COMPONENT.size)
-            place = self._places.get(path) if mappable and size and not copy else None
+            place = places.get(path) if mappable and size and not copy else None
             if place is None or unreadable and _c.text(unreadable):
                 tensor = Tensor(self, index)
                 out[name] = array(tensor, tensor.shape)
@@ -364,15 +384,13 @@ class File(Mapping[str, Tensor]):
             return kind, kind.itemsize
 
         def mapped(pages, kind, count, offset, shape):
-            out = numpy.frombuffer(pages, kind, count, offset).reshape(shape)
-            out.flags.writeable = False
-            return out
+            return numpy.frombuffer(_types.read_only(pages), kind, count, offset).reshape(shape)
 
         def made(shape, kind):
             out = numpy.empty(shape, kind)
             return out, out.ctypes.data
 
-        return self._many(names, copy, types, mapped, made)
+        return self._many(names, copy, types, mapped, made, self._places)
 
     def torch(self, names: Optional[Iterable[str]] = None, *, device="cpu", copy: bool = False,
               pin: bool = False) -> Dict[str, Any]:
@@ -396,7 +414,7 @@ class File(Mapping[str, Tensor]):
             out = torch.empty(shape, dtype=kind, pin_memory=pin)
             return out, out.data_ptr()
 
-        state = self._many(names, copy or pin, types, mapped, made)
+        state = self._many(names, copy or pin, types, mapped, made, {})
         if str(device) == "cpu":
             return state
         return {name: ({role: part.to(device) for role, part in value.items()} if isinstance(value, dict)

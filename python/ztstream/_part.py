@@ -4,10 +4,12 @@ import operator
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _c, _types
-from ._errors import ArgumentError, MisuseError, UnsupportedError
+from ._errors import ArgumentError, InputOutputError, MisuseError, UnsupportedError
 
 if TYPE_CHECKING:
     from ._file import File
+
+_WORTH_PAGES = 1 << 20  # bytes from which a mapping costs less than a copy
 
 # Arrays of so many dimensions.
 SHAPES = [ctypes.c_uint64 * rank for rank in range(65)]
@@ -136,10 +138,10 @@ class Part:
     def _name(self):
         return self._file._object_name(self._object)
 
-    def _pages(self):
-        """(array of bytes of the mapped file, offset in it), or None where the bytes have to be read."""
+    def _pages(self, places=None):
+        """(array of bytes of the mapped file, offset in it), or None where the bytes have to be read. places: see File._mapped."""
         self._check()
-        return self._file._mapped(self) if self._mappable and self._bytes else None
+        return self._file._mapped(self, self._file._places if places is None else places) if self._mappable and self._bytes else None
 
     def read_into(self, out, offset: int = 0, threads: Optional[int] = None) -> None:
         """Fills a writable buffer, an array of numpy or a tensor of torch with decoded bytes from byte `offset` on, by many
@@ -168,7 +170,7 @@ class Part:
         pages = self._pages()
         if pages is not None:
             array, at = pages
-            return memoryview(array).cast("B").toreadonly()[at:at + self._bytes]
+            return _types.read_only(array)[at:at + self._bytes]
         out = bytearray(self._bytes)
         self.read_into(out)
         return memoryview(out)
@@ -196,9 +198,7 @@ class Part:
         shape, pages = self.shape, None if copy else self._pages()
         if pages is not None:
             array, at = pages
-            out = numpy.frombuffer(array, dtype, self._bytes // dtype.itemsize, at).reshape(shape)
-            out.flags.writeable = False
-            return out
+            return numpy.frombuffer(_types.read_only(array), dtype, self._bytes // dtype.itemsize, at).reshape(shape)
         out = numpy.empty(shape, dtype)
         if self._bytes:
             self._file._read([(self._object, self._number, 0, self._bytes, out.ctypes.data, out)], None)
@@ -207,13 +207,18 @@ class Part:
     def torch(self, device="cpu", copy: bool = False):
         """All of it as a torch tensor on a device.
 
-        On the CPU a raw tensor is not read but lies in the file's pages, copied when it is written to: the file never
-        changes, another tensor() of the same File does. copy=True: memory of one's own.
+        On the CPU a large raw tensor is not read but lies in pages of the file, which are copied when they are written to: neither
+        the file changes nor what another call has given. copy=True: memory of one's own.
         """
         import torch
         self._check()
         shape, dtype = self.shape, self._named(_types.torch_dtype)
-        pages = None if copy else self._pages()
+        pages = None
+        if not copy and self._bytes >= _WORTH_PAGES:
+            try:
+                pages = self._pages({})
+            except InputOutputError:  # there are no more mappings to be had
+                pass
         if pages is not None and (pages[1] + ctypes.addressof(pages[0])) % dtype.itemsize == 0:
             out = torch.frombuffer(pages[0], dtype=dtype, count=self._bytes // dtype.itemsize, offset=pages[1])
             return out.reshape(shape).to(device)
@@ -263,6 +268,11 @@ class Part:
             raise IndexError(f"index {row} is out of range of a first dimension of {shape[0]}")
         row %= shape[0]
         return self._rows(row, row + 1)[(0, *rest)]
+
+    def __iter__(self):
+        if not self.shape:
+            raise TypeError("a scalar has no rows")
+        return iter(self.numpy())
 
     def __array__(self, dtype=None, copy=None):
         out = self.numpy(copy=bool(copy))

@@ -97,7 +97,8 @@ def _piece_of(file, name, count):
 def open_object(file, options):
     """From an object with seek and read."""
     lock, raised, name = threading.Lock(), [], str(getattr(file, "name", "file object"))
-    size = file.seek(0, os.SEEK_END)
+    file.seek(0, os.SEEK_END)
+    size = file.tell()  # an mmap's seek does not say it
 
     def read_at(offset, out, count, _):
         try:

@@ -17,6 +17,21 @@ _TORCH = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat1
           "f4_e2m1": "float4_e2m1fn_x2"}
 
 
+def encoded(name):
+    """A name as a file has it, or None if no file can."""
+    try:
+        return name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return None
+
+
+def count(value, what, most):
+    """A number of the caller's that C takes."""
+    if not isinstance(value, int) or not 0 <= value <= most:
+        raise ArgumentError(f"{what} is a number from 0 to {most}, not {value!r}")
+    return value
+
+
 @functools.lru_cache(None)
 def ml_dtypes():
     """The module, or None."""
@@ -38,6 +53,11 @@ def numpy_dtype(dtype):
         return numpy.dtype(wanted)
     raise UnsupportedError(f"numpy has no type for {dtype}; view_bits() gives its bits as unsigned integers"
                            + (", torch() its numbers, and numpy() too where ml_dtypes is installed" if dtype in _ML_DTYPES else ""))
+
+
+def read_only(pages):
+    """Memory of a ctypes array that nobody can write to by what is made of it."""
+    return memoryview(pages).cast("B").toreadonly()
 
 
 def bits_dtype(width):

@@ -185,6 +185,11 @@ class Careless(Case):
         self.refuses(c.reader_read_many(reader, byref(_c.Range(bytes=8)), 1, sizeof(_c.Range), None), "out must not be null")
         self.refuses(c.reader_map(reader, 0, 0, None, byref(size)), "data must not be null")
         self.refuses(c.reader_map(reader, 0, 0, byref(out), None), "bytes must not be null")
+        self.refuses(c.reader_map_pages(reader, 0, 0, None, byref(out), byref(size)), "pages must not be null")
+        for wrong in (None, byref(out), byref(size)), (byref(out), None, byref(size)), (byref(out), byref(out), None):
+            pages = c_void_p(1)
+            self.assertEqual(c.reader_map_pages(reader if wrong[0] else None, 0, 0, byref(pages), *wrong[1:]), 2)
+            self.assertIsNone(pages.value)
         self.refuses(c.reader_verify(None, 0, _c.Problem(), None, None, 0, None), "reader must not be null")
         self.refuses(c.writer_open(None, None, byref(out)), "path must not be null")
         self.refuses(c.writer_open(b"y", None, None), "writer must not be null")
@@ -192,7 +197,7 @@ class Careless(Case):
         self.refuses(c.writer_open_sink(byref(_c.Sink(size=sizeof(_c.Sink))), None, byref(out)), "append must not be null")
         for call in (c.writer_flush, c.writer_finish, c.writer_cancel, c.writer_end, c.writer_next):
             self.refuses(call(None), "writer must not be null")
-        for call in (c.reader_free, c.writer_free, c.free, lib.zts_reader_retain):
+        for call in (c.reader_free, c.writer_free, c.pages_free, c.free, lib.zts_reader_retain):
             call(None)
         c.last_error_place(None, None, None)
         c.call_init(None, 32)
@@ -206,6 +211,23 @@ class Careless(Case):
             self.refuses(get(reader, b"k", None), "value must not be null")
             self.refuses(get(reader, None, byref(size)), "key must not be null")
             self.assertEqual(get(reader, b"k", byref(size)), 9)
+
+    def test_pages(self):
+        """What is written to pages is seen in no others; they stay when the reader is gone."""
+        reader, pages, data, size, floats = c_void_p(), [c_void_p(), c_void_p()], c_void_p(), c_uint64(), []
+        self.assertEqual(c.reader_open_all((ctypes.c_char_p * 1)(self.file.encode()), 1, None, byref(reader)), 0)
+        for each in pages:
+            self.assertEqual(c.reader_map_pages(reader, 0, 0, byref(each), byref(data), byref(size)), 0)
+            self.assertEqual(size.value, 96)
+            floats.append((ctypes.c_double * 12).from_address(data.value))
+        self.assertEqual(c.reader_map(reader, 0, 0, byref(data), byref(size)), 0)
+        floats[0][5] = 1000
+        self.assertEqual([each[5] for each in floats] + [(ctypes.c_double * 12).from_address(data.value)[5]], [1000, 5, 5])
+        self.assertEqual(c.reader_map_pages(reader, 0, 1, byref(c_void_p()), byref(data), byref(size)), 2)
+        c.reader_free(reader)
+        self.assertEqual((floats[0][5], floats[1][5]), (1000, 5))
+        for each in pages:
+            c.pages_free(each)
 
     def test_writer_null(self):
         path, out = self.path("y.zt").encode(), c_void_p()
@@ -223,6 +245,9 @@ class Careless(Case):
         self.refuses(c.writer_set_json(out, b'{"a":' * 70 + b"1" + b"}" * 70), name + "attributes are nested too deeply")
         self.refuses(c.writer_add_object(out, None), name + "declaration must not be null")
         self.refuses(c.writer_add_object(out, byref(_c.Declaration())), name + "zts_declaration.size is not set")
+        for key, value, what in ((b"k", b"\xff", "value"), (b"\xc3", b"v", "key"), (b"k", b"\xed\xa0\x80", "value")):
+            self.refuses(lib.zts_writer_set_text(out, key, value), f"{name}the {what} of an attribute is not UTF-8")
+        self.refuses(lib.zts_writer_set_int(out, b"\xc3", ctypes.c_int64(1)), f"{name}the key of an attribute is not UTF-8")
         self.refuses(c.writer_append(out, b"x", 1), name + "no tensor was begun", 70)
         # What was refused has left the writer as it was; types go by all names that the program takes.
         self.assertEqual(c.writer_add(out, b"w\0x", 3, b"torch.float32", shape, 1, shape, 8), 0)
@@ -282,6 +307,18 @@ class Careless(Case):
                      "f8_e4m3fnuz, f8_e5m2fnuz, i64, i32, i16, i8, u64, u32, u16, u8, bool, complex64 and complex128")
         self.refuses(c.type(None, None, None), "dtype must not be null")
         self.assertEqual(c.type(b"f32", None, None), 0)
+
+    def test_null_on_failure(self):
+        """What could not be opened is null."""
+        for source in (None, byref(_c.Source()), byref(_c.Source(size=sizeof(_c.Source), bytes=100))):
+            out = c_void_p(1)
+            self.assertEqual((c.reader_open_source(source, None, byref(out)), out.value), (2, None))
+        for paths, count in ((None, 1), ((ctypes.c_char_p * 1)(None), 1), ((ctypes.c_char_p * 1)(b"/none"), 1)):
+            out = c_void_p(1)
+            self.assertNotEqual(c.reader_open_all(paths, count, None, byref(out)), 0)
+            self.assertIsNone(out.value)
+        out = c_void_p(1)
+        self.assertEqual((c.reader_open_memory(None, 5, None, _c.Release(), None, None, byref(out)), out.value), (2, None))
 
     def test_release(self):
         """The caller's memory is given back once, whatever happens."""

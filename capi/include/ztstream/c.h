@@ -239,6 +239,13 @@ ZTS_API zts_status zts_reader_read_many(const zts_reader* reader, const zts_rang
  * mapped ends the process with SIGBUS. */
 ZTS_API zts_status zts_reader_map(const zts_reader* reader, size_t object, size_t component,
                                   void** data, uint64_t* bytes);
+/* The same in pages of their own, which no other call gets: what is written there is seen nowhere
+ * else. The whole file is mapped, so that other components of it lie where their offsets say.
+ * The bytes are valid until zts_pages_free, also after the reader. */
+typedef struct zts_pages zts_pages;
+ZTS_API zts_status zts_reader_map_pages(const zts_reader* reader, size_t object, size_t component,
+                                        zts_pages** pages, void** data, uint64_t* bytes);
+ZTS_API void zts_pages_free(zts_pages* pages);
 /* Tells the kernel that a component in a file will be read soon (1), or not again (0). Components of
  * a URL that will be read soon are requested ahead of the next read. A hint. */
 ZTS_API zts_status zts_reader_advise(const zts_reader* reader, size_t object, size_t component,
