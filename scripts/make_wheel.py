@@ -102,7 +102,11 @@ def metadata(version):
 Name: ztstream
 Version: {version}
 Summary: Checkpoints in numpy and torch: reads zTensor, safetensors, GGUF, PyTorch, npy, npz and ONNX; writes zTensor
-License: {(ROOT / "LICENSE").read_text().splitlines()[0].strip()}
+License: Apache-2.0
+Classifier: License :: OSI Approved :: Apache Software License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: Python :: 3
+Classifier: Topic :: Scientific/Engineering
 Requires-Python: >=3.9
 Provides-Extra: numpy
 Requires-Dist: numpy; extra == "numpy"

@@ -11,7 +11,7 @@ import ztstream
 
 def last_checkpoint(folder):
     """The tensors and the step of the last checkpoint; nothing where there is none."""
-    found = sorted(folder.glob("step-*.zt"))
+    found = sorted(folder.glob("step-*.zt"), key=lambda path: int(path.stem[5:]))
     if not found:
         return None
     with ztstream.open(found[-1]) as f:

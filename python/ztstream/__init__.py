@@ -14,6 +14,7 @@ from ._errors import (ArgumentError, Error, ExistsError, FormatError, InputOutpu
                       NumericError, UnsupportedError)
 
 if TYPE_CHECKING:
+    from ._c import library_version
     from ._file import File, load_file, open
     from ._part import Part, Report, Tensor
     from ._program import convert, diff, extract, inspect, program, verify

@@ -1,4 +1,6 @@
 """The package's exceptions. Each is also one of Python's own kinds, knows the file and the tensor, and can be pickled."""
+import errno
+import os
 
 
 class Error(Exception):
@@ -39,8 +41,15 @@ class ExistsError(Error, FileExistsError):
     """The output exists and may not be replaced: see overwrite=True."""
 
 
+_NUMBERS = {os.strerror(number): number for number in errno.errorcode}
+
+
 class InputOutputError(Error, OSError):
-    """The system refused: reading, writing, space, memory."""
+    """The system refused: reading, writing, space, memory. errno and filename are those of an OSError, or None."""
+
+    def __init__(self, message, file=None, tensor=None):
+        super().__init__(message, file, tensor)
+        self.errno, self.filename = _NUMBERS.get(message.rpartition(": ")[2]), file
 
 
 class MissingError(InputOutputError, FileNotFoundError):
@@ -67,7 +76,7 @@ BY_STATUS = {2: ArgumentError, 3: ExistsError, 4: FormatError, 5: UnsupportedErr
 def make(status, message, file, tensor):
     """The exception for a status."""
     kind = BY_STATUS.get(status, Error)
-    if kind is InputOutputError and message.endswith("No such file or directory"):
+    if kind is InputOutputError and message.endswith(os.strerror(errno.ENOENT)):
         kind = MissingError
     if kind is ExistsError and message.endswith("exists already"):
         message += "; overwrite=True replaces it"

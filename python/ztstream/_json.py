@@ -50,4 +50,7 @@ def dumps(attributes):
     """The opposite of loads, as bytes."""
     if not isinstance(attributes, dict):
         raise ArgumentError("attributes are a dict")
-    return json.dumps(_plain(attributes), ensure_ascii=True, allow_nan=False).encode()
+    try:
+        return json.dumps(_plain(attributes), ensure_ascii=True, allow_nan=False).encode()
+    except RecursionError:
+        raise ArgumentError("attributes are nested too deeply") from None

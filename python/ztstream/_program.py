@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any, Dict
 
-from ._errors import BY_STATUS, Error, MisuseError
+from ._errors import MisuseError, make
 from ._interrupt import interruptibly
 
 
@@ -31,12 +31,12 @@ def _words(options):
             if each is True:
                 yield option
             elif each is not None and each is not False:
-                yield f"{option}={os.fspath(each) if isinstance(each, os.PathLike) else each}"
+                yield f"{option}={os.fsdecode(each) if isinstance(each, (bytes, os.PathLike)) else each}"
 
 
 def _path(path):
-    path = os.fspath(path)
-    return "./" + path if isinstance(path, str) and path.startswith("-") else path
+    path = os.fsdecode(path)
+    return "./" + path if path.startswith("-") else path
 
 
 def _outcome(words):
@@ -75,7 +75,7 @@ def _run(command, paths, options, names=()):
     if status in (130, -2):
         raise KeyboardInterrupt
     message = message.replace("use -f to replace it", "force=True replaces it")
-    raise BY_STATUS.get(status, Error)(message, error.get("file"), error.get("tensor"))
+    raise make(status, message, error.get("file"), error.get("tensor"))
 
 
 def convert(source, out, **options) -> Dict[str, Any]:

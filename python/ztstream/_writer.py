@@ -1,4 +1,5 @@
 """Writing .zt files: save_file for a dict of tensors, Writer for tensors that come one after the other."""
+import collections
 import ctypes
 import operator
 import os
@@ -38,7 +39,10 @@ class _Bytes:
 def _encoded(name):
     if not isinstance(name, str):
         raise TypeError(f"the name of a tensor is a text, not {name!r}")
-    return name.encode("utf-8", "surrogateescape")
+    encoded = _types.encoded(name)
+    if encoded is None:
+        raise ArgumentError(f"tensor {name!r}: half of a surrogate pair is no text", None, name)
+    return encoded
 
 
 def _dims(name, shape):
@@ -107,10 +111,11 @@ def _of_numpy(name, array, dtype, owner):
 
 
 def _of_handle(name, tensor, dtype):
-    bits, owner = tensor.view_bits(), tensor._file._held if tensor._mappable else None
+    bits, owner = tensor.view_bits(), tensor._file._held
     dtype = _stored_as(name, dtype, tensor.dtype, bits.itemsize)
-    identity = (bits.ctypes.data, dtype, bits.shape) if bits.nbytes and owner is not None else None
-    return _Bytes(bits.ctypes.data, bits.nbytes, dtype, bits.shape, bits, identity, owner, owner is None)
+    place = tensor._path, tensor._offset, tensor._length
+    identity = (id(owner), *place, dtype, bits.shape) if bits.nbytes and tensor._offset != _c.UNKNOWN else None
+    return _Bytes(bits.ctypes.data, bits.nbytes, dtype, bits.shape, bits, identity, owner, not tensor._mappable)
 
 
 def _of_buffer(name, data, dtype, shape):
@@ -147,7 +152,7 @@ def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite
     if compress not in _COMPRESS:
         raise ArgumentError(f"compress is None, 'zstd' or 'planes', not {compress!r}")
     options.compress, options.level, options.min_gain = _COMPRESS[compress], level, min_gain
-    options.threads, options.memory_bytes = threads, memory
+    options.threads, options.memory_bytes = _types.count(threads, "threads", 1024), _types.count(memory, "memory", (1 << 64) - 1)
     options.overwrite, options.sync = bool(overwrite), bool(sync)
     return options
 
@@ -355,7 +360,8 @@ class Stream:
 def save_file(tensors: Mapping[str, Any], path, *, attributes: Optional[Mapping[str, Any]] = None, **options) -> None:
     """Writes a dict of tensors as a .zt file, which appears under its name when it is whole.
 
-    tensors: arrays as of Writer.add, or {role: array} dicts that File.numpy() gave for what is not dense are refused.
+    tensors: arrays as of Writer.add. Of a mapping that makes each when it is asked for, few are in memory at once. {role: array}
+        dicts that File.numpy() gave for what is not dense are refused.
         Names that have the same memory, type and shape share their bytes in the file: tied weights.
     attributes: of the file. The rest are options of Writer: compress="planes", overwrite=True, ...
     """
@@ -367,6 +373,7 @@ def write_file(tensors, path, attributes, options, any_name=True):
     if not hasattr(tensors, "items"):
         raise ArgumentError("tensors are a dict of names and arrays"
                             + ("; that of a module is its state_dict()" if hasattr(tensors, "state_dict") else ""))
+    lazy = getattr(type(tensors), "items", None) not in (dict.items, collections.OrderedDict.items)
     with Writer(path, attributes=attributes, _any_name=any_name, **options) as out:
         first: Dict[Any, Any] = {}
         for name, value in tensors.items():
@@ -374,6 +381,8 @@ def write_file(tensors, path, attributes, options, any_name=True):
                 raise ArgumentError(f"tensor {name!r} is a dict: name its tensors {name + '.NAME'!r}, and those of what is "
                                     "not dense, such as sparse tensors, add with add_object of a Writer", None, name)
             data = _bytes_of(name, value)
+            if lazy and data.owner is value:  # which the mapping may have made for this call
+                data.fresh = True
             key = data.identity and (*data.identity, data.dtype)
             known = first.get(key)
             if known is not None and known[1]() is not None:
@@ -382,6 +391,7 @@ def write_file(tensors, path, attributes, options, any_name=True):
             if key is not None:
                 first[key] = name, weakref.ref(data.owner)
             out._put(name, data, hold=True)
+            del value, data
 
 
 def save(tensors: Mapping[str, Any], *, attributes: Optional[Mapping[str, Any]] = None, **options) -> bytes:

@@ -3,6 +3,7 @@ import array as array_module
 import copy
 import gc
 import io
+import mmap
 import multiprocessing
 import os
 import pathlib
@@ -54,8 +55,10 @@ class Reading(Case):
             self.assertEqual(repr(tensor), "<Tensor 'a' f32 20x3 raw>")
             self.assertTrue(tensor.verify().verified)
             self.assertEqual(numpy.asarray(tensor).sum(), self.values["a"].sum())
-            with self.assertRaises(TypeError):
-                len(file["n\0ul"])
+            self.assertEqual([row.tolist() for row in tensor], self.values["a"].tolist())
+            for scalar in (len, list, iter):
+                with self.assertRaises(TypeError):
+                    scalar(file["n\0ul"])
             with self.assertRaises(IndexError):
                 tensor[20]
 
@@ -141,6 +144,9 @@ class Reading(Case):
         with ztstream.open(self.raw) as file:
             with self.assertRaises(ValueError):
                 file["a"].numpy()[0] = 1
+            for array in (file["a"].numpy(), file.numpy()["a"], file["a"][3:], file["a"].view_bits()):
+                with self.assertRaises(ValueError):
+                    array.setflags(write=True)
             with self.assertRaises(TypeError):
                 file["a"].buffer()[0] = 1
             file["a"].numpy(copy=True)[0] = 1
@@ -177,7 +183,10 @@ class Reading(Case):
 
     def test_memory_and_file_objects(self):
         data = pathlib.Path(self.packed).read_bytes()
-        for source in (data, bytearray(data), memoryview(data), io.BytesIO(data), open(self.packed, "rb")):
+        with open(self.packed, "rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        for source in (data, bytearray(data), memoryview(data), io.BytesIO(data), open(self.packed, "rb"), numpy.frombuffer(data, "u1"),
+                       numpy.frombuffer(data, "u1").copy(), array_module.array("B", data), memoryview(data[:1] + data)[1:]):
             with self.subTest(type(source)), ztstream.open(source) as file:
                 self.assertEqual(file["a"].numpy().tolist(), self.values["a"].tolist())
                 self.assertTrue(file.verify().verified)
@@ -189,6 +198,8 @@ class Reading(Case):
             ztstream.open(b"nothing")
         with self.assertRaises(ztstream.FormatError):
             ztstream.open(b"")
+        with ztstream.open(pages) as file:  # which has read and seek
+            self.assertEqual(file["a"].numpy().tolist(), self.values["a"].tolist())
         with self.assertRaises(TypeError):
             ztstream.open(3)
 
@@ -509,6 +520,9 @@ class Errors(Case):
         """Standard kinds, with file and tensor, that survive pickling."""
         path = self.path("x.zt")
         ztstream.save_file({"w": numpy.zeros(3)}, path)
+        nested = []
+        for _ in range(5000):
+            nested = [nested]
         cases = [
             (lambda: ztstream.open(self.path("none.zt")), FileNotFoundError, self.path("none.zt"), None),
             (lambda: ztstream.open(self.path("none.zt")), OSError, self.path("none.zt"), None),
@@ -524,6 +538,16 @@ class Errors(Case):
             (lambda: ztstream.save_file({}, "a\0b"), ValueError, None, None),
             (lambda: ztstream.load_file(path, framework="jax"), ValueError, None, None),
             (lambda: ztstream.open(path, format="xyz"), ValueError, None, None),
+            (lambda: ztstream.convert(self.path("none.zt"), self.path("y.zt")), FileNotFoundError, self.path("none.zt"), None),
+            (lambda: ztstream.save_file({"\ud800": numpy.zeros(2)}, self.path("y.zt")), ValueError, None, "\ud800"),
+            (lambda: ztstream.save_file({}, self.path("y.zt"), attributes={"a": nested}), ValueError, None, None),
+            (lambda: ztstream.open(path)["\ud800"], KeyError, path, "\ud800"),
+            *((lambda threads=threads: ztstream.open(path, threads=threads), ValueError, None, None)
+              for threads in (-1, 1025, 1 << 32, "x", 1.5)),
+            (lambda: ztstream.open(path)["w"].read_into(bytearray(8), threads=-1), ValueError, None, None),
+            (lambda: ztstream.open(path).verify(threads=1 << 32), ValueError, None, None),
+            (lambda: ztstream.save_file({}, self.path("y.zt"), threads=-1), ValueError, None, None),
+            (lambda: ztstream.save_file({}, self.path("y.zt"), memory=1 << 64), ValueError, None, None),
         ]
         for call, kind, file, tensor in cases:
             with self.subTest(kind), self.assertRaises(kind) as raised:
@@ -531,6 +555,9 @@ class Errors(Case):
             error = raised.exception
             self.assertIsInstance(error, ztstream.Error)
             self.assertEqual((error.file, error.tensor), (file, tensor))
+            if isinstance(error, OSError) and not isinstance(error, FileExistsError):
+                self.assertIn((error.errno, error.filename), ((2, file), (None, file)))
+                self.assertEqual(error.errno == 2, isinstance(error, FileNotFoundError))
             copy = pickle.loads(pickle.dumps(error))
             self.assertEqual((type(copy), str(copy), copy.file, copy.tensor), (type(error), str(error), file, tensor))
 
@@ -580,7 +607,7 @@ with ztstream.open(sys.argv[1]) as file:
 class Program(Case):
     def test_commands(self):
         source, out = DATA / "real/ppocr-cls.safetensors", self.path("x.zt")
-        done = ztstream.convert(source, out, zstd="planes", dtype=["norm=f32", "bf16"], include=[".*_0$"])
+        done = ztstream.convert(os.fsencode(source), os.fsencode(out), zstd="planes", dtype=["norm=f32", "bf16"], include=[".*_0$"])
         self.assertTrue(done["ok"])
         self.assertTrue(ztstream.verify(out)["ok"])
         self.assertFalse(ztstream.diff(source, out)["ok"])
@@ -660,6 +687,36 @@ class Torch(Case):
                     self.assertEqual(state[name].dtype, tensor.dtype)
                     self.assertTrue(torch.equal(state[name], tensor), name)
                 state["f"][0] = 7  # of one's own, or copied when it is written to
+
+    def test_pages_of_their_own(self):
+        """What is written to tensors of one call, by an optimizer say, is seen in nothing that another call gives."""
+        torch, path = self.torch, self.path("m.zt")
+        model = torch.nn.Sequential(torch.nn.Linear(512, 700), torch.nn.Linear(700, 3))
+        state = model.state_dict()
+        ztstream.save_file({**state, "tied": state["0.weight"]}, path)
+        before = pathlib.Path(path).read_bytes()
+        for source in (path, DATA / "hf-sharded"):
+            with ztstream.open(source) as file:
+                wanted = {name: tensor.clone() for name, tensor in file.torch(copy=True).items()}
+                trained, alone = file.torch(), {name: tensor.torch() for name, tensor in file.items()}
+                arrays = {name: tensor.view_bits() for name, tensor in file.items()}
+                for tensor in (*trained.values(), *alone.values()):
+                    tensor.fill_(7)
+                again, again_alone = file.torch(), {name: tensor.torch() for name, tensor in file.items()}
+            for name, tensor in wanted.items():
+                self.assertTrue(torch.equal(again[name], tensor) and torch.equal(again_alone[name], tensor), name)
+                self.assertEqual(arrays[name].tobytes(), bytes(tensor.reshape(-1).view(torch.uint8).numpy()), name)
+                self.assertTrue((trained[name] == 7).all())
+        self.assertEqual(pathlib.Path(path).read_bytes(), before)
+        with ztstream.open(path) as file:
+            state = file.torch()
+            self.assertEqual(state["tied"].data_ptr(), state["0.weight"].data_ptr())
+            model.load_state_dict({name: tensor for name, tensor in state.items() if name != "tied"}, assign=True)
+            model(torch.ones(2, 512)).sum().backward()
+            torch.optim.SGD(model.parameters(), 0.1).step()
+            fresh = file.torch()
+            self.assertFalse(torch.equal(model[0].weight, fresh["0.weight"]))
+            self.assertEqual(bytes(fresh["0.weight"].reshape(-1).view(torch.uint8).numpy()), file["0.weight"].tobytes())
 
     def test_module(self):
         torch = self.torch

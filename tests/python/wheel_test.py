@@ -68,6 +68,8 @@ class Wheel(Case):
             package = {str(path.relative_to(ROOT / "python")) for path in (ROOT / "python/ztstream").rglob("*.py")}
             self.assertLessEqual(package | {"ztstream/py.typed", "ztstream/_lib/libztstream.so.0", "ztstream/_lib/ztstream"},
                                  set(names))
+            about, = (archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
+            self.assertIn("\nLicense: Apache-2.0\n", about.partition("\n\n")[0])
             archive.extractall(self.folder / "x")
         self.check_needs(self.folder / "x/ztstream/_lib")
 

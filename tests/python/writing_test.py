@@ -58,6 +58,22 @@ class Writing(Case):
         with ztstream.open(path) as file:
             self.assertEqual(file["b"].numpy().tolist(), w.tolist())
 
+    def test_ties_of_compressed(self):
+        """Names that share their bytes share the memory that these are decoded to, and stay tied when they are saved again."""
+        path, again, w = self.path("x.zt"), self.path("y.zt"), numpy.arange(1 << 16).reshape(256, 256)
+        ztstream.save_file({"a": w, "b": w, "c": w.copy()}, path, compress="zstd")
+        with ztstream.open(path) as file:
+            arrays, copies = file.numpy(), file.numpy(copy=True)
+            self.assertIs(arrays["a"], arrays["b"])
+            for one, other in ((arrays["a"], arrays["c"]), (copies["a"], copies["b"])):
+                self.assertFalse(numpy.shares_memory(one, other))
+            self.assertTrue(all((array == w).all() for array in (*arrays.values(), *copies.values())))
+            for source in (arrays, file):
+                ztstream.save_file(source, again, compress="zstd", overwrite=True)
+                with ztstream.open(again) as saved:
+                    self.assertEqual(saved["a"].location, saved["b"].location)
+                    self.assertNotEqual(saved["a"].location, saved["c"].location)
+
     def test_add_does_not_tie(self):
         """An array that counts its changes, as torch's do, may have been changed where that does not count."""
         class Counting(numpy.ndarray):
@@ -114,6 +130,31 @@ class Writing(Case):
         ended = run(code, other, path)
         self.assertEqual(ended.stderr, "")
         self.assertLess(int(ended.stdout) >> 10, 300)
+
+    def test_lazy_mappings(self):
+        """Of a mapping that makes its arrays when it is asked for, few are in memory, whatever it is and makes."""
+        code = """
+import collections.abc
+class Lazy(collections.abc.Mapping):
+    def __getitem__(self, name): return numpy.full(1 << 20, int(name), "f8")
+    def __iter__(self): return map(str, range(64))
+    def __len__(self): return 64
+class Swapped(Lazy):
+    def __getitem__(self, name): return numpy.full(1 << 20, int(name), ">f8")
+class Subclass(dict):
+    def items(self): return Lazy().items()
+ztstream.save_file({"lazy": Lazy, "swapped": Swapped, "subclass": Subclass}[sys.argv[1]](), sys.argv[2], sync=False, threads=2)
+print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])
+"""
+        for kind in ("lazy", "swapped", "subclass"):
+            with self.subTest(kind):
+                path = self.path(kind + ".zt")
+                ended = run(code, kind, path)
+                self.assertEqual(ended.stderr, "")
+                self.assertLess(int(ended.stdout) >> 10, 300)
+                with ztstream.open(path) as file:
+                    self.assertEqual({name: int(tensor[9]) for name, tensor in file.items()}, {str(i): i for i in range(64)})
+                os.remove(path)
 
     def test_attributes(self):
         given = {"text": "ä\0b", "int": -(1 << 63), "big": (1 << 64) - 1, "real": 0.1, "nan": math.nan, "inf": -math.inf,
