@@ -1,4 +1,6 @@
 // writer.cc — the C interface: writing.
+#include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -276,9 +278,11 @@ zts_status zts_writer_open_fd(int fd, const char* name, const zts_writer_options
   if (out == nullptr) return Null("writer");
   *out = nullptr;
   const char* const called = name == nullptr ? "descriptor" : name;
-  return OpenBy(called, options, out, [&](const zts_writer_options&) {
-    return zt::StatusOr<std::unique_ptr<zt::Sink>>(zt::DescriptorSink(fd, called));
-  });
+  return OpenBy(called, options, out,
+                [&](const zts_writer_options&) -> zt::StatusOr<std::unique_ptr<zt::Sink>> {
+                  if (::fcntl(fd, F_GETFL) == -1) return zt::IoError(errno, "cannot write to it");
+                  return zt::DescriptorSink(fd, called);
+                });
 }
 
 zts_status zts_writer_open_sink(const zts_sink* given, const zts_writer_options* options,

@@ -317,6 +317,11 @@ class Careless(Case):
             out = c_void_p(1)
             self.assertNotEqual(c.reader_open_all(paths, count, None, byref(out)), 0)
             self.assertIsNone(out.value)
+        for fd in (-1, 999):
+            for call in (lib.zts_writer_open_fd, lib.zts_reader_open_fd):
+                out = c_void_p(1)
+                self.assertEqual((call(fd, b"d", None, byref(out)), out.value), (6, None))
+                self.assertIn("Bad file descriptor", c.last_error().decode())
         out = c_void_p(1)
         self.assertEqual((c.reader_open_memory(None, 5, None, _c.Release(), None, None, byref(out)), out.value), (2, None))
 

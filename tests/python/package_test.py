@@ -730,6 +730,10 @@ class Torch(Case):
         with safe_open(path, framework="pt") as file:
             self.assertTrue(torch.equal(file.get_slice("weight")[1:3], model.weight[1:3]))
             self.assertTrue(torch.equal(file.get_slice("weight")[-1], model.weight[-1]))
+        ztstream.save_file({"w": model.weight}, path, compress="zstd", min_gain=-1, overwrite=True)
+        with safe_open(path, framework="pt") as file:
+            for index in (True, False, None, ..., (True, 0), (slice(1), True)):
+                self.assertTrue(torch.equal(file.get_slice("w")[index], model.weight[index]), index)
 
     def without_values(self):
         """{what it is: a tensor of torch of which this process has no values}, and what is said of each."""

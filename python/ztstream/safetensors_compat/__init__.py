@@ -38,7 +38,7 @@ class _Slice:
         tensor = self._tensor
         dtype = tensor._named(_types.torch_dtype)
         first = index[0] if isinstance(index, tuple) and index else index
-        if not tensor.shape or not isinstance(first, (slice, int)):
+        if not tensor.shape or not isinstance(first, (slice, int)) or isinstance(first, bool):
             return tensor.torch()[index].to(self._device)
         low, high, step = slice(first, first + 1 or None).indices(tensor.shape[0]) if isinstance(first, int) else (
             first.indices(tensor.shape[0]))
