@@ -113,6 +113,11 @@ class TensorSource {
   inline const std::vector<std::string>& other_files() const { return other_files_; }
   // Adds one of them. Only before the source is used.
   inline void AddOtherFile(std::string name) { other_files_.push_back(std::move(name)); }
+  // The files that hold parts of components, as of a tensor that several ranks wrote: `file` names
+  // one for each component.
+  inline const std::vector<std::string>& part_files() const { return part_files_; }
+  // Adds one of them. Only before the source is used.
+  inline void AddPartFile(std::string name) { part_files_.push_back(std::move(name)); }
   // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
 
@@ -172,6 +177,7 @@ class TensorSource {
   std::vector<std::string> warnings_;                   // see warnings()
   std::string file_;                                    // see file()
   std::vector<std::string> other_files_;                // see other_files()
+  std::vector<std::string> part_files_;                 // see part_files()
 };
 
 // Serves the components of other sources as other objects. A derived class says by Origin which

@@ -51,6 +51,7 @@ class MergedSource final : public WrappedSource {
         warnings_.push_back(warning);
       }
       for (const std::string& file : source.other_files()) AddOtherFile(file);
+      for (const std::string& file : source.part_files()) AddPartFile(file);
     }
     return CheckNames();
   }
@@ -177,6 +178,7 @@ WrappedSource::WrappedSource(TensorSource& inner) : wrapped_{&inner} {
   warnings_ = inner.warnings();
   file_ = inner.file({});
   other_files_ = inner.other_files();
+  part_files_ = inner.part_files();
 }
 
 std::string_view WrappedSource::format() const {
