@@ -67,6 +67,7 @@ FilesRead::FilesRead(const Args& args, const TensorSource* source,
   }
   if (source == nullptr) return;
   for (const std::string& file : source->other_files()) add(file);
+  for (const std::string& file : source->part_files()) add(file);
   std::unordered_set<std::string_view> seen;
   for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
     const auto count = static_cast<std::uint32_t>(source->objects()[o].components.size());

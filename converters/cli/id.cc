@@ -80,7 +80,7 @@ StatusOr<std::string> Id(const Args& args) {
   SourceOptions input = args.source_options();
   input.u32_indices = Traits(plan_options.spec).u32_indices;
   ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(args.inputs, input));
-  auto merged = MergeSources(std::move(inputs.sources), std::move(inputs.names));
+  auto merged = MergeInputs(std::move(inputs));
   if (!merged.ok()) {
     return WithFact(merged.status(), std::string(merged.status().message()) +
                                          "; inputs are taken as one model: run id once for each");

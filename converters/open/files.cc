@@ -102,13 +102,16 @@ class FolderListing {
       : folder_(folder), choice_(choice), options_(options), taken_(FindFormat(source.format())) {
     const fs::path root = fs::path(folder).lexically_normal();
     std::string last;
-    for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
-      const std::string& file = source.file({i, 0});
-      if (file == last) continue;
-      last = file;
+    const auto add = [&](const std::string& file) {
       weights_.push_back(
           fs::path(file).lexically_normal().lexically_relative(root).generic_string());
+    };
+    for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
+      const std::string& file = source.file({i, 0});
+      if (file != last) add(file);
+      last = file;
     }
+    std::ranges::for_each(source.part_files(), add);
     std::ranges::sort(weights_);
     weights_.erase(std::unique(weights_.begin(), weights_.end()), weights_.end());
   }
@@ -175,9 +178,8 @@ class FolderListing {
     const std::string& name = candidate.name;
     const std::string file = candidate.order.filename().string();
     if (std::ranges::binary_search(weights_, name)) return;
-    // Files of a distributed checkpoint, which the source reads as well.
-    const bool torch = taken_ != nullptr && taken_->name == "torch";
-    if (torch && (name == ".metadata" || name.ends_with(".distcp"))) return;
+    // The index of a distributed checkpoint.
+    if (taken_ != nullptr && taken_->name == "torch" && name == ".metadata") return;
     const bool asked = Matches(choice_, name);
     if (!choice_.patterns.empty() && !asked) return LeaveOut(name, "--files does not name it");
     if (!asked && file.starts_with('.')) return LeaveOut(name, kHidden);
@@ -265,7 +267,8 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   FolderListing listing(folder, *source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
   Value::Map attributes;
-  if (only && source->format() == "safetensors") {
+  // Files of several ranks cannot be restored from whole tensors.
+  if (only && source->format() == "safetensors" && source->part_files().empty()) {
     ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing));
   }
   if (listing.files().empty() && attributes.empty()) return source;

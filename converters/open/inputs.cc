@@ -14,6 +14,7 @@ import :options;
 import zt.convert.composite;
 import zt.convert.files;
 import zt.convert.gguf;
+import zt.convert.parts;
 import zt.convert.shards;
 import zt.convert.torch;
 import zt.core;
@@ -133,6 +134,70 @@ bool HoldsWeights(const FolderFiles& files) {
   });
 }
 
+// The files of PyTorch in a folder that ranks wrote, by the pattern of their names.
+StatusOr<std::map<std::string, std::vector<std::string>>> RankFilesIn(const std::string& path) {
+  std::map<std::string, std::vector<std::string>> sets;
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
+  for (const std::string& name : names) {
+    const auto rank = ParseRankName(name);
+    if (rank && IsTorchName(name)) sets[rank->set].push_back(name);
+  }
+  return sets;
+}
+
+// Opens the files of a set that RankFilesIn has found as one checkpoint.
+StatusOr<std::unique_ptr<TensorSource>> OpenRanks(const std::string& path, const std::string& set,
+                                                  std::vector<std::string> names,
+                                                  const SourceOptions& options) {
+  std::ranges::sort(names);
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  for (const std::string& name : names) {
+    ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, name, options), name));
+    const std::string file = (fs::path(path) / name).string();
+    ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(file, options), file));
+    if (source->file({}).empty()) source->SetFile(file);
+    sources.push_back(std::move(source));
+  }
+  auto merged = PutTogether(std::move(sources), std::move(names));
+  if (merged.ok()) return merged;
+  return WithFact(merged.status(), std::string(merged.status().message()) + "; the files of " +
+                                       Quote(set) + " are those of several ranks, and do not say " +
+                                       "which part of a tensor each has: have the program that " +
+                                       "wrote them write whole tensors");
+}
+
+// The names of all that lies in a folder; none if it cannot be listed.
+std::vector<std::string> SiblingsIn(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  return names;
+}
+
+// Warns of a file that one of several ranks wrote, if the file does not say which part it has.
+void WarnOfRank(const std::string& path, TensorSource& source) {
+  const bool says = HoldsParts(source) || !source.part_files().empty();
+  if (source.format() != "torch" || says || IsUrl(path) || path == "-") return;
+  std::error_code error;
+  fs::path above;
+  for (const fs::path& each : fs::absolute(path, error)) {
+    const auto own = ParseRankName(each.string());
+    std::set<std::uint64_t> ranks;
+    for (const std::string& name : own ? SiblingsIn(above) : std::vector<std::string>()) {
+      const auto other = ParseRankName(name);
+      if (other && other->set == own->set) ranks.insert(other->rank);
+    }
+    if (ranks.size() > 1 && ranks.contains(0)) {
+      source.AddWarning(each.string() + " is one of " + std::to_string(ranks.size()) +
+                        " that ranks wrote (" + own->set +
+                        "): its tensors may be parts, and nothing in it says of what");
+      return;
+    }
+    above /= each;
+  }
+}
+
 // Opens the checkpoint whose files are in the folder itself.
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                                                        const SourceOptions& options) {
@@ -185,6 +250,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
       suffixes.push_back(
           "*" + std::string(format.name == "zt" ? format.index : Words(format.suffixes)[0]));
     }
+    ZT_ASSIGN_OR_RETURN(auto ranks, RankFilesIn(path));
+    if (ranks.size() > 1) {
+      return InvalidArgument("the folder holds files of ranks of several kinds, " +
+                             Quote(ranks.begin()->first) + " and " +
+                             Quote(std::next(ranks.begin())->first) +
+                             " among them; name the files of one kind");
+    }
+    if (ranks.size() == 1 && (any || options.format == "torch"))
+      return OpenRanks(path, ranks.begin()->first, std::move(ranks.begin()->second), options);
     // Files that are one model, and no sign that the folder is a checkpoint.
     ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
     const bool single = std::ranges::any_of(
@@ -300,6 +374,7 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
     if (!set.empty() && !sets.insert(fs::path(set).lexically_normal()).second) continue;
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
     if (source->file({}).empty()) source->SetFile(name);
+    if (paths.size() == 1) WarnOfRank(path, *source);
     ZT_ASSIGN_OR_RETURN(
         source, WithFile(TakeFiles(std::move(source), path, paths.size() == 1, options), name));
     inputs.sources.push_back(std::move(source));
@@ -308,10 +383,15 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
   return inputs;
 }
 
+StatusOr<std::unique_ptr<TensorSource>> MergeInputs(Inputs inputs) {
+  if (inputs.sources.size() == 1) return RefuseParts(std::move(inputs.sources.front()));
+  return PutTogether(std::move(inputs.sources), std::move(inputs.names));
+}
+
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
                                                    const SourceOptions& options) {
   ZT_ASSIGN_OR_RETURN(Inputs inputs, OpenEach(paths, options));
-  auto merged = MergeSources(std::move(inputs.sources), std::move(inputs.names));
+  auto merged = MergeInputs(std::move(inputs));
   if (merged.ok() || paths.size() < 2) return merged;
   return WithFact(merged.status(), std::string(merged.status().message()) +
                                        "; several inputs are taken as one model");
@@ -352,7 +432,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> by
   const std::string name = bytes->name();
   ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenFrom(std::move(bytes), "", "data", options), name));
   if (source->file({}).empty()) source->SetFile(name);
-  return source;
+  return RefuseParts(std::move(source));
 }
 
 }  // namespace zt

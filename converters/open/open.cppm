@@ -29,13 +29,17 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
                                                       const SourceOptions& options = {});
 
-// The arguments of MergeSources.
+// The arguments of MergeInputs.
 struct Inputs {
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
 };
 // The inputs of OpenInputs, each as a source.
 StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOptions& options = {});
+
+// MergeSources for inputs: parts of tensors are put together, and those of one input are refused
+// (see zt.convert.parts).
+StatusOr<std::unique_ptr<TensorSource>> MergeInputs(Inputs inputs);
 
 // OpenFile. If there is no such .zt file but an index of its shards, the error names the index.
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);

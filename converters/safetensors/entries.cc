@@ -183,6 +183,29 @@ Status EntryParser::Parse(std::string_view text, EntryTaker& taker) {
   return at_end ? OkStatus() : NotJson(simdjson::TRAILING_CONTENT);
 }
 
+StatusOr<std::vector<SavedOffsets>> ParseShardingInfo(std::string_view text) {
+  namespace dom = simdjson::dom;
+  const Status wrong =
+      InvalidData("__metadata__ " + Quote(kShardingInfo) + " does not say where its tensors begin");
+  dom::parser parser;
+  dom::object tensors;
+  if (parser.parse(text.data(), text.size()).get_object().get(tensors) != simdjson::SUCCESS) {
+    return wrong;
+  }
+  std::vector<SavedOffsets> all;
+  for (const auto& [name, entry] : tensors) {
+    dom::array numbers;
+    if (entry["saved_offsets"].get_array().get(numbers) != simdjson::SUCCESS) return wrong;
+    SavedOffsets& tensor = all.emplace_back(SavedOffsets{std::string(name), {}});
+    for (const dom::element number : numbers) {
+      std::uint64_t offset;
+      if (number.get_uint64().get(offset) != simdjson::SUCCESS) return wrong;
+      tensor.offsets.push_back(offset);
+    }
+  }
+  return all;
+}
+
 Status FindJsonFault(std::string_view text) {
   simdjson::dom::parser parser;
   const simdjson::error_code error = parser.parse(Padded(text)).error();

@@ -11,6 +11,7 @@ module zt.convert.safetensors;
 
 import zt.std;
 import :dtypes;
+import zt.convert.parts;
 import zt.core;
 import zt.pipeline;
 import zt.source;
@@ -208,6 +209,7 @@ class SafetensorsSource final : public TensorSource {
     data_begin_ = header_bytes + 8;
     ZT_RETURN_IF_ERROR(ParseHeader(std::move(header)));
     ZT_RETURN_IF_ERROR(CheckNames());
+    ZT_RETURN_IF_ERROR(MarkParts());
     return CheckCoverage();
   }
 
@@ -313,6 +315,49 @@ class SafetensorsSource final : public TensorSource {
     const auto twice = internal::FindTwice(objects_.size(), name_of);
     if (!twice) return OkStatus();
     return InvalidData("key " + Quote(name_of(twice->again)) + " occurs twice");
+  }
+
+  // Marks the tensors of a rank's file, of which `__metadata__` says where they begin in whole ones.
+  Status MarkParts() {
+    const auto info =
+        std::ranges::find(attributes_, safetensors::internal::kShardingInfo, &Value::Member::first);
+    if (info == attributes_.end()) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(const auto all,
+                        safetensors::internal::ParseShardingInfo(*info->second.AsString()));
+    std::unordered_map<std::string_view, std::size_t, internal::NameHash> places;
+    for (std::size_t i = 0; i < objects_.size(); ++i) places.emplace(objects_[i].name, i);
+    bool begins = true;  // all tensors begin where the whole ones do
+    for (const auto& [name, offsets] : all) {
+      const auto found = places.find(name);
+      if (found != places.end() && offsets.size() != objects_[found->second].shape.size()) {
+        return WithTensor(InvalidData("it begins at " + ToString(offsets) + ", of shape " +
+                                      ToString(objects_[found->second].shape)),
+                          name);
+      }
+      begins &= std::ranges::all_of(offsets, [](std::uint64_t offset) { return offset == 0; });
+    }
+    // Files of whole tensors have it, too, and other names: model-00001-of-00001.safetensors.
+    const auto shard =
+        ParseShardName(std::filesystem::path(bytes_->name()).filename().string(), ".safetensors");
+    if (begins && (!shard || !shard->stem.starts_with("shard-"))) {
+      if (!shard) {
+        warnings_.push_back(
+            "the file has " + std::string(info->first) +
+            ", as each rank's has: if it is that of the first, its tensors may be parts of larger "
+            "ones");
+      }
+      return OkStatus();
+    }
+    attributes_.erase(info);
+    std::map<Shape, Value> values;  // shared by tensors that begin at the same place
+    for (const auto& [name, offsets] : all) {
+      const auto found = places.find(name);
+      if (found == places.end()) continue;
+      const auto [value, fresh] = values.try_emplace(Shape(offsets.begin(), offsets.end()));
+      if (fresh) value->second = ToValue(Part{.offsets = value->first});
+      objects_[found->second].attributes.emplace_back(std::string(kPart), value->second);
+    }
+    return OkStatus();
   }
 
   Range RangeOf(std::size_t object) const {

@@ -21,8 +21,9 @@ bool LooksLikeSafetensors(std::span<const std::byte> head);
 // 0.8; `__metadata__` becomes the root attributes. Validates as the reference library does: no
 // duplicate keys, no overlap, no holes, nothing after the last tensor, sizes that match dtype and
 // shape. Tensors with identical ranges are tied weights. F4 and F6 tensors become u8 with a shape
-// in packed bytes; the attribute `logical_shape` has the logical shape. Objects are sorted by
-// offset. Errors name the tensor, not the file.
+// in packed bytes; the attribute `logical_shape` has the logical shape. Tensors of a file of one rank
+// (torch.distributed.checkpoint's `DCP_SHARDING_INFO`) are marked as parts (see zt.convert.parts).
+// Objects are sorted by offset. Errors name the tensor, not the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
 // The same, parsing about this many bytes of the header at once. OpenSafetensors uses a size at
 // which the parser's working set stays in a core's cache.
@@ -65,6 +66,10 @@ StatusOr<FileLayout> PlanSafetensorsAgain(const TensorSource& source,
 // Shared by the implementation units. Exported for entries.cc, a plain unit, because simdjson's
 // header and the module zt.std cannot be used in the same unit.
 export namespace zt::safetensors::internal {
+
+// The member of `__metadata__` in which torch.distributed.checkpoint says of a rank's file where its
+// tensors begin in the whole ones.
+inline constexpr std::string_view kShardingInfo = "DCP_SHARDING_INFO";
 
 // Bytes that simdjson may read behind the text. They must be zero.
 inline constexpr std::size_t kPadding = 64;
@@ -110,6 +115,14 @@ class EntryParser {
 
 // The first JSON error anywhere in `text`; OK if it is valid.
 Status FindJsonFault(std::string_view text);
+
+// Where a tensor of a rank's file begins in the whole one.
+struct SavedOffsets {
+  std::string name;
+  std::vector<std::uint64_t> offsets;
+};
+// Parses the text under kShardingInfo.
+StatusOr<std::vector<SavedOffsets>> ParseShardingInfo(std::string_view text);
 
 }  // extern "C++"
 

@@ -7,6 +7,7 @@ module;
 module zt.convert.shards;
 
 import zt.std;
+import zt.convert.parts;
 import zt.core;
 import zt.source;
 
@@ -30,6 +31,16 @@ std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
   std::uint64_t value = 0;
   for (const char digit : digits) value = value * 10 + static_cast<std::uint64_t>(digit - '0');
   return value;
+}
+
+// The pattern of a set, "shard-*-model-*-of-00002" for "shard-00003-model-*-of-00002": ranks write
+// only those files of a set of which they have tensors.
+std::string OfAllRanks(std::string set) {
+  constexpr std::string_view kRank = "shard-";
+  const std::size_t end = set.find_first_not_of("0123456789", kRank.size());
+  if (set.starts_with(kRank) && end != set.npos && end > kRank.size() && set[end] == '-')
+    set.replace(kRank.size(), end - kRank.size(), "*");
+  return set;
 }
 
 }  // namespace
@@ -88,7 +99,7 @@ Status CheckSets(std::span<const std::string> files, std::string_view suffix,
   for (const std::string& file : files) {
     auto name = ParseShardName(file, suffix);
     if (!name) continue;
-    Set& set = sets[std::move(name->set)];
+    Set& set = sets[OfAllRanks(std::move(name->set))];
     set.parts.insert(name->part);
     set.count = name->count;
     set.width = name->width;
@@ -278,7 +289,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
     sources.push_back(std::move(source));
   }
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
-                      MergeSources(std::move(sources), std::move(files)));
+                      PutTogether(std::move(sources), std::move(files)));
   for (const std::string& file : foreign)
     merged->AddWarning(file + " is not a checkpoint, so no tensors are read from it");
   return merged;

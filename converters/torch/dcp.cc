@@ -11,6 +11,7 @@ import zt.std;
 import :contents;
 import :pickle;
 import :source;
+import zt.convert.parts;
 import zt.convert.shards;
 import zt.convert.strided;
 import zt.core;
@@ -45,228 +46,34 @@ class SubSource final : public ByteSource {
   const std::uint64_t begin_, size_;
 };
 
-// A box of a tensor, saved as a checkpoint.
-struct Chunk {
-  Shape offsets, sizes;
-  std::string file;  // relative to the folder
-  std::unique_ptr<TensorSource> source;
-};
-
-// Copies the part of a chunk that lies in bytes [begin, begin + out.size()) of the tensor, and
-// returns its size in bytes. It copies line by line. A line is the longest run that is contiguous
-// in both chunk and tensor: the trailing dimensions that the chunk covers, and its range of the
-// dimension before them.
-class ChunkCopy {
+// The tensors, made of chunks, each of which was saved as a checkpoint.
+class DcpSource final : public BoxSource {
  public:
-  ChunkCopy(const Shape& shape, const Chunk& chunk, std::uint64_t width)
-      : shape_(shape), chunk_(chunk) {
-    line_ = width;
-    rank_ = shape.size();
-    while (rank_ > 0 && chunk.sizes[rank_ - 1] == shape[rank_ - 1]) line_ *= shape[--rank_];
-    if (rank_ > 0) {
-      start_ = line_ * chunk.offsets[rank_ - 1];
-      pitch_ = line_ * shape[rank_ - 1];
-      line_ *= chunk.sizes[--rank_];
-    } else {
-      pitch_ = line_;
-    }
-    for (std::size_t k = 0; k < rank_; ++k) lines_ *= chunk.sizes[k];
-  }
-
-  StatusOr<std::uint64_t> Copy(std::uint64_t begin, std::span<std::byte> out) const {
-    const std::uint64_t end = begin + out.size();
-    std::uint64_t first = FirstLine(begin), copied = 0;
-    std::vector<std::byte> buffer;
-    const std::uint64_t batch = std::max<std::uint64_t>(1, kBuffer / line_);
-    while (first < lines_ && LineStart(first) < end) {
-      std::uint64_t count = 1;
-      while (count < batch && first + count < lines_ && LineStart(first + count) < end) ++count;
-      // The range may begin within the first line and end within the last.
-      const std::uint64_t low = LineStart(first), high = LineStart(first + count - 1);
-      const std::uint64_t skip = begin > low ? begin - low : 0;
-      const std::uint64_t cut = high + line_ > end ? high + line_ - end : 0;
-      const std::uint64_t size = count * line_ - skip - cut;
-      if (count == 1) {
-        const std::span<std::byte> to = out.subspan(low + skip - begin, size);
-        ZT_RETURN_IF_ERROR(ReadChunk(first * line_ + skip, to));
-      } else {
-        buffer.resize(size);
-        ZT_RETURN_IF_ERROR(ReadChunk(first * line_ + skip, buffer));
-        std::uint64_t at = 0;
-        for (std::uint64_t i = 0; i < count; ++i) {
-          const std::uint64_t from = i == 0 ? skip : 0;
-          const std::uint64_t to = i + 1 == count ? line_ - cut : line_;
-          std::copy_n(
-              buffer.begin() + static_cast<std::ptrdiff_t>(at), to - from,
-              out.begin() + static_cast<std::ptrdiff_t>(LineStart(first + i) + from - begin));
-          at += to - from;
-        }
-      }
-      copied += size;
-      first += count;
-    }
-    return copied;
-  }
-
- private:
-  static constexpr std::uint64_t kBuffer = std::uint64_t{1} << 20;
-
-  // Offset in the tensor of the first byte of a line.
-  std::uint64_t LineStart(std::uint64_t line) const {
-    std::uint64_t at = start_, pitch = pitch_;
-    for (std::size_t k = rank_; k-- > 0;) {
-      at += (chunk_.offsets[k] + line % chunk_.sizes[k]) * pitch;
-      line /= chunk_.sizes[k];
-      pitch *= shape_[k];
-    }
-    return at;
-  }
-  // The first line that ends after byte `begin` of the tensor.
-  std::uint64_t FirstLine(std::uint64_t begin) const {
-    std::uint64_t low = 0, high = lines_;
-    while (low < high) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      if (LineStart(middle) + line_ > begin) {
-        high = middle;
-      } else {
-        low = middle + 1;
-      }
-    }
-    return low;
-  }
-
-  Status ReadChunk(std::uint64_t offset, std::span<std::byte> out) const {
-    const Status status = chunk_.source->Read({0, 0}, offset, out);
-    return status.ok() ? status : Annotate(status, "the chunk in " + chunk_.file);
-  }
-
-  const Shape& shape_;
-  const Chunk& chunk_;
-  std::size_t rank_ = 0;  // leading dimensions, whose indices number the lines
-  std::uint64_t line_ = 1, lines_ = 1, start_ = 0, pitch_ = 0;
-};
-
-class DcpSource final : public TensorSource {
- public:
-  Status Add(std::string name, Shape shape, ElementType element, std::vector<Chunk> chunks) {
+  DcpSource() : BoxSource("torch") {}
+  // Adds a tensor, and keeps the sources of its chunks.
+  Status Add(std::string name, Shape shape, ElementType element, std::vector<Box> boxes,
+             std::vector<std::unique_ptr<TensorSource>> chunks) {
     ZT_ASSIGN_OR_RETURN(Object object,
                         DenseObject(std::move(name), std::move(shape), std::move(element)));
-    ZT_RETURN_IF_ERROR(ValidateObject(object));
-    ZT_RETURN_IF_ERROR(CheckChunks(object, chunks));
     AddLogicalShape(object);
-    objects_.push_back(std::move(object));
+    ZT_RETURN_IF_ERROR(BoxSource::Add(std::move(object), std::move(boxes)));
     chunks_.push_back(std::move(chunks));
     return OkStatus();
   }
   void AddUnreadable(std::string name, const Status& problem) {
-    problems_.emplace(static_cast<std::uint32_t>(objects_.size()), problem);
-    objects_.push_back(Unreadable(std::move(name), "tensor"));
+    BoxSource::AddUnreadable(Unreadable(std::move(name), "tensor"), problem);
     chunks_.emplace_back();
-    tallest_.push_back(0);
-  }
-  void SetFolder(std::string folder) { file_ = std::move(folder); }
-  void AddAttribute(const Value::Member& attribute) { attributes_.push_back(attribute); }
-
-  std::string_view format() const override { return "torch"; }
-  // A chunk's archive entry may be deflated.
-  bool sequential(ComponentId id) const override {
-    return std::ranges::any_of(chunks_[id.object],
-                               [](const Chunk& chunk) { return chunk.source->sequential({0, 0}); });
-  }
-  const std::string& file(ComponentId id) const override {
-    return chunks_.empty() || chunks_[id.object].empty() ? file_
-                                                         : chunks_[id.object][0].source->file({});
-  }
-  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    const Object& object = objects_[id.object];
-    const std::uint64_t size = object.components[0].bytes;
-    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
-    if (out.empty()) return OkStatus();
-    // Chunks are sorted by their first offset, which bounds the bytes they cover.
-    const std::uint64_t row = object.shape.empty() ? size : size / object.shape[0];
-    const std::vector<Chunk>& chunks = chunks_[id.object];
-    std::uint64_t copied = 0;
-    const auto past = std::partition_point(chunks.begin(), chunks.end(), [&](const Chunk& chunk) {
-      return (chunk.offsets.empty() ? 0 : chunk.offsets[0]) * row < offset + out.size();
-    });
-    for (auto chunk = past; chunk != chunks.begin();) {
-      --chunk;
-      const std::uint64_t end =
-          chunk->offsets.empty() ? size : (chunk->offsets[0] + chunk->sizes[0]) * row;
-      if (end <= offset) {
-        if (chunk->offsets[0] + tallest_[id.object] <= offset / row) break;
-        continue;
-      }
-      ZT_ASSIGN_OR_RETURN(
-          const std::uint64_t some,
-          ChunkCopy(object.shape, *chunk, ElementBytes(object.components[0].element))
-              .Copy(offset, out));
-      copied += some;
-    }
-    return copied == out.size() ? OkStatus() : InvalidData("its chunks do not cover it");
   }
   Status Finish() override {
     for (std::size_t i = 0; i < chunks_.size(); ++i) {
-      for (const Chunk& chunk : chunks_[i]) {
-        ZT_RETURN_IF_ERROR(WithTensor(chunk.source->Finish(), objects_[i].name));
-      }
+      for (const auto& chunk : chunks_[i])
+        ZT_RETURN_IF_ERROR(WithTensor(chunk->Finish(), objects_[i].name));
     }
     return OkStatus();
   }
 
  private:
-  // Checks that the chunks are boxes within the tensor, do not overlap, and together have its size.
-  Status CheckChunks(const Object& object, std::vector<Chunk>& chunks) {
-    const std::uint64_t total = *ElementCount(object.shape);
-    std::uint64_t sum = 0, tallest = 0;
-    std::erase_if(chunks, [](const Chunk& chunk) { return ElementCount(chunk.sizes) == 0; });
-    for (const Chunk& chunk : chunks) {
-      for (std::size_t k = 0; k < object.shape.size(); ++k) {
-        if (chunk.offsets[k] > object.shape[k] ||
-            chunk.sizes[k] > object.shape[k] - chunk.offsets[k]) {
-          return InvalidData("a chunk of shape " + ToString(chunk.sizes) + " at " +
-                             ToString(chunk.offsets) + " lies outside shape " +
-                             ToString(object.shape));
-        }
-      }
-      if (!chunk.sizes.empty()) tallest = std::max(tallest, chunk.sizes[0]);
-      sum += *ElementCount(chunk.sizes);
-      if (sum > total) return InvalidData("its chunks overlap");
-    }
-    if (sum != total)
-      return InvalidData("its chunks hold " + std::to_string(sum) + " of " + std::to_string(total) +
-                         " elements");
-    std::sort(chunks.begin(), chunks.end(),
-              [](const Chunk& a, const Chunk& b) { return a.offsets < b.offsets; });
-    std::vector<const Chunk*> open;  // chunks that reach the next one's first row
-    for (const Chunk& chunk : chunks) {
-      if (chunk.offsets.empty()) continue;
-      std::erase_if(open, [&](const Chunk* other) {
-        return other->offsets[0] + other->sizes[0] <= chunk.offsets[0];
-      });
-      compared_ += open.size();
-      allowed_ += kMostOpen;
-      if (compared_ > allowed_) return Unsupported("it has too many chunks beside one another");
-      for (const Chunk* other : open) {
-        bool apart = false;
-        for (std::size_t k = 0; k < chunk.sizes.size(); ++k) {
-          apart |= other->offsets[k] >= chunk.offsets[k] + chunk.sizes[k] ||
-                   chunk.offsets[k] >= other->offsets[k] + other->sizes[k];
-        }
-        if (!apart) return InvalidData("its chunks overlap");
-      }
-      open.push_back(&chunk);
-    }
-    tallest_.push_back(tallest);
-    return OkStatus();
-  }
-
-  // Number of pairs of chunks compared, over all tensors. Its limit is `allowed_`, which grows by
-  // kMostOpen with each chunk.
-  static constexpr std::uint64_t kMostOpen = 4096;
-  std::uint64_t compared_ = 0, allowed_ = std::uint64_t{1} << 26;
-  std::vector<std::vector<Chunk>> chunks_;  // by object; sorted by offsets
-  std::vector<std::uint64_t> tallest_;      // by object: rows of its tallest chunk
+  std::vector<std::vector<std::unique_ptr<TensorSource>>> chunks_;  // by object
 };
 
 // Reads .metadata: the tensors, and the location of each chunk.
@@ -285,14 +92,14 @@ class Metadata {
 
   StatusOr<std::unique_ptr<TensorSource>> Open() {
     const NodeId root = graph_.root();
-    if (!IsCall(root, "torch.distributed.checkpoint.metadata.Metadata")) {
+    if (!graph_.IsCallOf(root, "torch.distributed.checkpoint.metadata.Metadata")) {
       return Unsupported("it is not metadata of torch.distributed.checkpoint");
     }
-    ZT_RETURN_IF_ERROR(ReadPlaces(Field(root, "storage_data")));
+    ZT_RETURN_IF_ERROR(ReadPlaces(graph_.Member(root, "storage_data")));
     auto source = std::make_unique<DcpSource>();
-    source->SetFolder(folder_.string());
+    source->SetFile(folder_.string());
     std::unordered_set<std::uint32_t> names;
-    const NodeId tensors = Field(root, "state_dict_metadata");
+    const NodeId tensors = graph_.Member(root, "state_dict_metadata");
     if (tensors == Graph::kNoNode || !graph_.Is(tensors, NodeKind::kDict)) {
       return InvalidData("it does not list the tensors");
     }
@@ -302,8 +109,8 @@ class Metadata {
       const std::string_view name = graph_.Text(items[i]);
       if (!names.insert(texts_.Number(items[i])).second)
         return WithTensor(InvalidData("it occurs twice"), name);
-      const bool tensor =
-          IsCall(items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata");
+      const bool tensor = graph_.IsCallOf(
+          items[i + 1], "torch.distributed.checkpoint.metadata.TensorStorageMetadata");
       const Status status =
           tensor ? ReadTensor(items[i], items[i + 1], *source) : ReadValue(items[i], *source);
       // What is damaged or missing is the problem of the tensors that lie there.
@@ -316,7 +123,7 @@ class Metadata {
     AddLeftOut(left_out_, *source);
     source->AddOtherFile((folder_ / kMetadata).string());
     for (const auto& [path, file] : files_)
-      if (file.bytes != nullptr) source->AddOtherFile(file.bytes->name());
+      if (file.bytes != nullptr) source->AddPartFile(file.bytes->name());
     TensorNames taken;
     for (const Object& object : source->objects()) taken.Take(object.name);
     std::vector<std::string> files = {folder_.string()};
@@ -336,40 +143,21 @@ class Metadata {
     std::uint64_t taken = 0;  // total length of the chunks in it
   };
   static constexpr std::uint64_t kMostTaken = 4;
-  static constexpr std::size_t kMostMembers = 64;
   struct Location {
     NodeId path = Graph::kNoNode;
     std::uint64_t offset = 0, length = 0;
     bool transformed = false;
   };
 
-  bool IsCall(NodeId id, std::string_view name) const {
-    return graph_.Is(id, NodeKind::kCall) && graph_.IsGlobal(graph_.callable(id), name);
-  }
-  // A member of an object's state, or kNoNode. Many objects may share one state, so only its first
-  // kMostMembers members are searched.
-  NodeId Field(NodeId object, std::string_view name) const {
-    if (!graph_.Is(object, NodeKind::kCall) || graph_.state(object) == Graph::kNoNode)
-      return Graph::kNoNode;
-    const NodeId state = graph_.state(object);
-    if (!graph_.Is(state, NodeKind::kDict)) return Graph::kNoNode;
-    auto items = graph_.Items(state);
-    items = items.first(std::min(items.size(), 2 * kMostMembers));
-    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-      if (graph_.Is(items[i], NodeKind::kText) && graph_.Text(items[i]) == name)
-        return items[i + 1];
-    }
-    return Graph::kNoNode;
-  }
   StatusOr<std::uint64_t> NumberOf(NodeId object, std::string_view name) const {
-    const NodeId field = Field(object, name);
+    const NodeId field = graph_.Member(object, name);
     if (field == Graph::kNoNode || !graph_.Is(field, NodeKind::kInt) || graph_.Int(field) < 0) {
       return InvalidData("its " + std::string(name) + " is not a whole number from 0 up");
     }
     return static_cast<std::uint64_t>(graph_.Int(field));
   }
   StatusOr<Shape> SizesOf(NodeId object, std::string_view name) const {
-    const NodeId field = Field(object, name);
+    const NodeId field = graph_.Member(object, name);
     if (field == Graph::kNoNode) return InvalidData("it has no " + std::string(name));
     return sizes_.ReadSizes(field);
   }
@@ -380,23 +168,23 @@ class Metadata {
     }
     const auto items = graph_.Items(dict);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-      const NodeId name = Field(items[i], "fqn"), info = items[i + 1];
+      const NodeId name = graph_.Member(items[i], "fqn"), info = items[i + 1];
       if (name == Graph::kNoNode || !graph_.Is(name, NodeKind::kText)) {
         return InvalidData("a place has no tensor's name");
       }
       // A value that is no tensor has none.
-      const NodeId offset = Field(items[i], "offset");
+      const NodeId offset = graph_.Member(items[i], "offset");
       const bool value = offset == Graph::kNoNode || graph_.Is(offset, NodeKind::kNone);
       Shape offsets;
       if (!value) {
         ZT_ASSIGN_OR_RETURN(offsets, sizes_.ReadSizes(offset));
       }
-      const NodeId descriptors = Field(info, "transform_descriptors");
+      const NodeId descriptors = graph_.Member(info, "transform_descriptors");
       Location location;
       location.transformed = descriptors != Graph::kNoNode &&
                              !graph_.Is(descriptors, NodeKind::kNone) &&
                              !graph_.Items(descriptors).empty();
-      location.path = Field(info, "relative_path");
+      location.path = graph_.Member(info, "relative_path");
       if (location.path == Graph::kNoNode || !graph_.Is(location.path, NodeKind::kText)) {
         return WithTensor(InvalidData("its file has no name"), graph_.Text(name));
       }
@@ -412,8 +200,9 @@ class Metadata {
   }
 
   StatusOr<ElementType> ElementOf(NodeId tensor) const {
-    const NodeId properties = Field(tensor, "properties");
-    NodeId dtype = properties == Graph::kNoNode ? Graph::kNoNode : Field(properties, "dtype");
+    const NodeId properties = graph_.Member(tensor, "properties");
+    NodeId dtype =
+        properties == Graph::kNoNode ? Graph::kNoNode : graph_.Member(properties, "dtype");
     if (dtype == Graph::kNoNode && properties != Graph::kNoNode &&
         graph_.Is(properties, NodeKind::kCall) && graph_.state(properties) != Graph::kNoNode) {
       const auto parts = graph_.Items(graph_.state(properties));
@@ -425,38 +214,39 @@ class Metadata {
   Status ReadTensor(NodeId name, NodeId tensor, DcpSource& source) {
     ZT_ASSIGN_OR_RETURN(Shape shape, SizesOf(tensor, "size"));
     ZT_ASSIGN_OR_RETURN(ElementType element, ElementOf(tensor));
-    const NodeId list = Field(tensor, "chunks");
+    const NodeId list = graph_.Member(tensor, "chunks");
     if (list == Graph::kNoNode || !graph_.Is(list, NodeKind::kList))
       return InvalidData("it has no chunks");
-    std::vector<Chunk> chunks;
+    std::vector<Box> boxes;
+    std::vector<std::unique_ptr<TensorSource>> chunks;
     for (const NodeId item : graph_.Items(list)) {
-      Chunk chunk;
-      ZT_ASSIGN_OR_RETURN(chunk.offsets, SizesOf(item, "offsets"));
-      ZT_ASSIGN_OR_RETURN(chunk.sizes, SizesOf(item, "sizes"));
-      if (chunk.offsets.size() != shape.size() || chunk.sizes.size() != shape.size()) {
+      ZT_ASSIGN_OR_RETURN(Shape offsets, SizesOf(item, "offsets"));
+      ZT_ASSIGN_OR_RETURN(const Shape sizes, SizesOf(item, "sizes"));
+      if (offsets.size() != shape.size() || sizes.size() != shape.size()) {
         return InvalidData("a chunk has another rank than shape " + ToString(shape));
       }
-      const auto place = places_.find(std::pair(texts_.Number(name), chunk.offsets));
+      const auto place = places_.find(std::pair(texts_.Number(name), offsets));
       if (place == places_.end()) {
-        return InvalidData("nothing says where its chunk at " + ToString(chunk.offsets) + " lies");
+        return InvalidData("nothing says where its chunk at " + ToString(offsets) + " lies");
       }
-      chunk.file = graph_.Text(place->second.path);
-      ZT_ASSIGN_OR_RETURN(chunk.source, OpenChunk(place->second, "chunk", Root::kCheckpoint));
-      if (chunk.source->objects().size() != 1)
-        return InvalidData("a chunk in " + chunk.file + " is not one tensor");
-      const Object& object = chunk.source->objects()[0];
-      ZT_RETURN_IF_ERROR(chunk.source->CheckReadable(0));
-      if (object.format != "dense" || object.shape != chunk.sizes ||
+      const std::string file(graph_.Text(place->second.path));
+      ZT_ASSIGN_OR_RETURN(auto chunk, OpenChunk(place->second, "chunk", Root::kCheckpoint));
+      if (chunk->objects().size() != 1)
+        return InvalidData("a chunk in " + file + " is not one tensor");
+      const Object& object = chunk->objects()[0];
+      ZT_RETURN_IF_ERROR(chunk->CheckReadable(0));
+      if (object.format != "dense" || object.shape != sizes ||
           object.components[0].element != element) {
-        return InvalidData("its chunk in " + chunk.file + " is " +
+        return InvalidData("its chunk in " + file + " is " +
                            std::string(Name(object.components[0].element)) + " of shape " +
                            ToString(object.shape) + ", " + std::string(Name(element)) +
-                           " of shape " + ToString(chunk.sizes) + " was expected");
+                           " of shape " + ToString(sizes) + " was expected");
       }
+      boxes.push_back({std::move(offsets), chunk.get(), 0});
       chunks.push_back(std::move(chunk));
     }
     return source.Add(std::string(graph_.Text(name)), std::move(shape), std::move(element),
-                      std::move(chunks));
+                      std::move(boxes), std::move(chunks));
   }
 
   // Adds a value that is not one tensor: numbers, texts, and trees that may hold tensors.

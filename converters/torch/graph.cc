@@ -125,6 +125,27 @@ std::span<const NodeId> Graph::Items(NodeId id) const {
 
 NodeId Graph::state(NodeId id) const { return static_cast<NodeId>(nodes_[id].value >> 32); }
 
+bool Graph::IsCallOf(NodeId id, std::string_view name) const {
+  return Is(id, NodeKind::kCall) && IsGlobal(callable(id), name);
+}
+
+NodeId Graph::Member(NodeId object, std::string_view name) const {
+  if (object == kNoNode) return kNoNode;
+  const NodeId all = Is(object, NodeKind::kCall) ? state(object) : object;
+  if (all == kNoNode) return kNoNode;
+  const auto dicts = Is(all, NodeKind::kTuple)
+                         ? Items(all).first(std::min<std::size_t>(Items(all).size(), 2))
+                         : std::span<const NodeId>(&all, 1);
+  for (const NodeId dict : dicts) {
+    if (!Is(dict, NodeKind::kDict)) continue;
+    const auto items = Items(dict).first(std::min(Items(dict).size(), 2 * kMostMembers));
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (Is(items[i], NodeKind::kText) && Text(items[i]) == name) return items[i + 1];
+    }
+  }
+  return kNoNode;
+}
+
 template <typename Function>
 void Graph::ForEachChild(NodeId id, Function f) const {
   for (const NodeId item : Items(id)) f(item);

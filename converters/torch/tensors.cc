@@ -306,6 +306,9 @@ StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
   NodeId callable = graph_.callable(id), tuple = graph_.args(id), state = graph_.state(id);
   ZT_RETURN_IF_ERROR(Unwrap(callable, tuple, state));
   const auto args = graph_.Items(tuple);
+  if (args.size() == 4 && graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type_v2")) {
+    return ReadRank(args[1], args[3], depth);
+  }
   const bool with_state = graph_.IsGlobal(callable, "torch._utils._rebuild_parameter_with_state");
   ZT_ASSIGN_OR_RETURN(std::optional<Tensor> tensor, Rebuild(callable, args, depth));
   if (!tensor) return tensor;

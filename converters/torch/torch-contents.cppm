@@ -8,6 +8,7 @@ module zt.convert.torch:contents;
 
 import zt.std;
 import :pickle;
+import zt.convert.parts;
 import zt.core;
 import zt.source;
 
@@ -145,6 +146,12 @@ class TensorReader {
   Status Permute(NodeId axes, StorageView& view) const;
   StatusOr<StorageView> ReadPart(NodeId id, std::string_view what, int depth);
   std::string MetadataProblem(NodeId metadata) const;
+  StatusOr<std::optional<Tensor>> ReadRank(NodeId type, NodeId state, int depth);
+  StatusOr<std::optional<Tensor>> ReadDTensor(NodeId state, int depth);
+  StatusOr<std::optional<Tensor>> ReadShardedTensor(NodeId state, int depth);
+  StatusOr<std::optional<Tensor>> ReadLocal(NodeId id, const Part& part, std::string_view kind,
+                                            int depth);
+  StatusOr<Shape> ReadMesh(NodeId mesh) const;
 
   const Graph& graph_;
   const std::vector<bool>& holds_;

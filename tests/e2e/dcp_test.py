@@ -128,7 +128,7 @@ class Dcp(EndToEnd):
         damaged[damaged.index(floats(2000)[4000:4040])] ^= 1
         checkpoint.files["__1_0.distcp"] = bytes(damaged)
         self.fail_with(INVALID, "convert", checkpoint.write(), "-o", self.path("x.zt"),
-                       says=("tensor 'w': the chunk in __1_0.distcp: ", "CRC"))
+                       says=("tensor 'w': the part in __1_0.distcp: ", "CRC"))
 
     def test_a_tensor_that_cannot_be_converted_is_listed_and_can_be_excluded(self):
         for options in (dict(element="qint8"), dict(descriptors=listed([number(1), number(2)]))):

@@ -1,0 +1,295 @@
+"""Tensors that several ranks wrote: put together where all parts are there, and refused where they are not."""
+import itertools
+import math
+import os
+import random
+
+import numpy
+
+import make_zt
+import ranks
+from pickle_assembler import archive, dictionary, number, tensor
+from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
+
+NAME = "shard-{:05d}-model-00001-of-00001.safetensors"
+COUNT = int(os.environ.get("ZT_COUNT", "12"))
+
+
+class Ranks(EndToEnd):
+
+    def values(self, source, *options):
+        """{name: array} of what convert makes."""
+        found = {}
+        for name, entry in self.converted(source, *options)["objects"].items():
+            self.assertEqual(entry["format"], "dense")
+            self.assertEqual(entry.get("attributes") or {}, {})
+            data = entry["components"]["data"]
+            kind = {"f32": "<f4", "f64": "<f8", "i16": "<i2"}[data["dtype"]]
+            found[name] = numpy.frombuffer(data["bytes"], kind).reshape(entry["shape"])
+        return found
+
+    def same(self, found, expected):
+        self.assertEqual(sorted(found), sorted(expected))
+        for name, array in expected.items():
+            self.assertEqual((name, found[name].shape), (name, array.shape))
+            self.assertTrue(numpy.array_equal(found[name], array), name)
+
+    def written(self, folder, files):
+        for name, content in files.items():
+            self.put(f"{folder}/{name}", content)
+        return self.path(folder)
+
+    def refused(self, source, says, status=INVALID):
+        sources = source if isinstance(source, list) else [source]
+        self.fail_with(status, "convert", "-f", *sources, "-o", self.path("x.zt"), says=says)
+        self.assertFalse(self.path("x.zt").exists())
+
+    # ---- what torch wrote ----
+
+    def whole(self, *shape, kind="f4"):
+        return numpy.arange(math.prod(shape), dtype=kind).reshape(shape)
+
+    def test_safetensors_of_torch(self):
+        source = DATA / "ranks/safetensors"
+        expected = {"model.w": self.whole(7, 3), "columns": self.whole(3, 5, kind="f8"), "copies": self.whole(4),
+                    "few": self.whole(2, 2)}
+        self.same(self.values(source), expected)
+        self.same(self.values(source, "--include", "glob:c*"), {name: expected[name] for name in ("columns", "copies")})
+        files = sorted(source.iterdir())
+        self.expect(0, "convert", *files, "-o", self.path("files.zt"), says=(
+            "no file says the shapes of 4 tensors", "end too early if the file of a last rank is missing"))
+        self.expect(0, "diff", source, self.path("files.zt"))
+        self.refused(files[0], "it may be the first part of a tensor")
+        self.refused(files[2], "it is one rank's part of a tensor, at [0, 2]; name the files of all ranks, or their folder")
+        self.refused(files[:2] + files[3:], ("tensor 'columns'", "its parts hold 9 of 15 elements, in 3 of 6 files"))
+
+    def test_dtensors_of_torch(self):
+        source = DATA / "ranks/dtensor"
+        expected = {"model.rows": self.whole(7, 3), "model.columns": self.whole(3, 5, kind="f8"), "model.copies": self.whole(4),
+                    "model.few": self.whole(2, 2), "model.both": self.whole(5, 6), "model.twice": self.whole(9, 2),
+                    "lr": numpy.array(0.5, "f4")}
+        self.same(self.values(source), expected)
+        files = sorted(source.iterdir())
+        self.expect(0, "convert", *reversed(files), "-o", self.path("files.zt"))
+        self.expect(0, "diff", source, self.path("files.zt"))
+        self.refused(files[1], ("tensor 'model.rows'", "it is one rank's part, at [0, 0], of a tensor of shape [7, 3]"))
+        self.same(self.values(files[3], "--include", "model.copies"), {"model.copies": self.whole(4)})
+        # Of each tensor that is cut along one dimension of the mesh, two ranks have the same.
+        self.refused(files[:3], ("tensor 'model.both'", "its parts hold 24 of 30 elements"))
+        self.refused(DATA / "ranks/partial.pt", ("tensor 'sum'", "Partial", "save its full_tensor()"), UNSUPPORTED)
+
+    def test_sharded_tensors_of_torch(self):
+        self.same(self.values(DATA / "ranks/sharded"), {"w": self.whole(5, 4), "bias": self.whole(3)})
+        self.refused(DATA / "ranks/sharded/sharded_rank1.pt",
+                     "it is one rank's part, at [3, 0], of a tensor of shape [5, 4]")
+
+    # ---- any split ----
+
+    def splits(self, seed):
+        """Random tensors on a random mesh: {name: (array, placements)} and the mesh."""
+        choose = random.Random(seed)
+        mesh = tuple(choose.randint(1, 4) for _ in range(choose.randint(1, 3)))
+        tensors = {}
+        for at in range(6):
+            shape = tuple(choose.choice((0, 1, 2, 5, 7, 8, 33)) for _ in range(choose.randint(1, 3)))
+            kind = choose.choice(("float32", "float64", "int16"))
+            array = numpy.random.default_rng(seed + at).integers(0, 10000, shape).astype(kind)
+            tensors[f"t{at}"] = array, [choose.choice((None, *range(len(shape)))) for _ in mesh]
+        tensors["scalar"] = numpy.array(seed, "float32"), [None] * len(mesh)
+        return mesh, tensors
+
+    def test_random_meshes(self):
+        for seed in range(COUNT):
+            with self.subTest(seed=seed):
+                mesh, tensors = self.splits(seed)
+                one, other, expected = {}, {}, {}
+                version = ("axes", "layout", "mesh")[seed % 3]
+                for rank, place in enumerate(itertools.product(*map(range, mesh))):
+                    parts, local, seen = {}, {}, set()
+                    for name, (array, placements) in tensors.items():
+                        expected[name] = array
+                        offsets, box = ranks.boxes(array.shape, mesh, placements)[place]
+                        part = ranks.part_of(array, offsets, box).copy()
+                        local[name] = part, array.shape, mesh, place, placements, version
+                        first = all(at == 0 for at, dim in zip(place, placements) if dim is None)
+                        if first:  # torch.distributed.checkpoint saves copies once
+                            parts[name] = offsets, part
+                        seen.add(name)
+                    one[NAME.format(rank + 1)] = ranks.safetensors(parts)
+                    other[f"model_world_size_{math.prod(mesh)}_rank_{rank}.pt"] = ranks.torch_file(local)
+                self.same(self.values(self.written(f"st{seed}", one)), expected)
+                self.same(self.values(self.written(f"pt{seed}", other)), expected)
+
+    def test_lines_longer_and_shorter_than_reads(self):
+        """Parts of several MiB, which a conversion reads in pieces."""
+        tensors = {"rows": (self.whole(700, 3001), [0, 0]), "columns": (self.whole(1500, 999), [1, 1]),
+                   "both": (self.whole(3001, 511), [0, 1]), "inner": (self.whole(9, 301, 200), [1, 2])}
+        files, mesh = {}, (3, 5)
+        for rank, place in enumerate(itertools.product(*map(range, mesh))):
+            files[NAME.format(rank + 1)] = ranks.safetensors({
+                name: (box[0], ranks.part_of(array, *box).copy()) for name, (array, placements) in tensors.items()
+                for box in [ranks.boxes(array.shape, mesh, placements)[place]]})
+        source = self.written("large", files)
+        self.same(self.values(source), {name: array for name, (array, _) in tensors.items()})
+        self.succeed("convert", source, "-o", self.path("b.zt"), "--threads", "1", "--memory", "8MiB")
+        self.expect(0, "diff", source, self.path("b.zt"))
+
+    # ---- what is not whole ----
+
+    def rows(self, *parts, name="w", kind="float32"):
+        """Files of ranks that have rows [low, high) of a tensor of shape [8, 3]."""
+        whole = self.whole(8, 3).astype(kind)
+        return {NAME.format(at + 1): ranks.safetensors({name: ((low, 0), whole[low:high].copy())})
+                for at, (low, high) in enumerate(parts)}
+
+    def test_gaps_overlaps_and_strangers(self):
+        self.same(self.values(self.written("ok", self.rows((0, 3), (3, 6), (6, 8)))), {"w": self.whole(8, 3)})
+        self.refused(self.written("first", self.rows((3, 6), (6, 8))), ("tensor 'w'", "its parts hold 15 of 24 elements"))
+        self.refused(self.written("middle", self.rows((0, 3), (6, 8))), ("tensor 'w'", "its parts hold 15 of 24 elements"))
+        self.refused(self.written("overlap", self.rows((0, 3), (2, 6), (6, 8))),
+                     ("tensor 'w'", "its parts at [0, 0] in shard-00001", "and at [2, 0] in shard-00002", "overlap"))
+        self.refused(self.written("again", self.rows((0, 4), (4, 8), (4, 8))), "overlap")
+        files = self.rows((0, 4), (4, 8))
+        files[NAME.format(2)] = self.rows((4, 8), kind="float64")[NAME.format(1)]
+        self.refused(self.written("types", files), ("differ: a part is f32 of shape [4, 3], another f64 of shape [4, 3]"))
+        files[NAME.format(2)] = ranks.safetensors({"w": ((4,), self.whole(4))})
+        self.refused(self.written("dimensions", files), "another f32 of shape [4]")
+        plain = ranks.encode({"w": ("F32", (8, 3), self.whole(8, 3).tobytes())})
+        self.refused(self.written("whole", self.rows((0, 8)) | {"model.safetensors": plain}),
+                     "it is a part in other files, and whole in model.safetensors")
+        for says in ('{"w": {"saved_offsets": [0]}}', '{"w": {"saved_offsets": [-1, 0]}}', '{"w": {}}', "[", '["w"]'):
+            self.put("info.safetensors", ranks.encode({"w": ("F32", (8, 3), self.whole(8, 3).tobytes())},
+                                                      {"DCP_SHARDING_INFO": says}))
+            self.refused(self.path("info.safetensors"), "begin")
+        self.written("huge", {NAME.format(1): ranks.safetensors({"w": ((2**64 - 1, 0), self.whole(8, 3))})})
+        self.refused(self.path("huge"), "a part ends beyond 64 bits")
+        # Other tensors of such files can still be taken.
+        files = self.rows((0, 3), (6, 8)) | {NAME.format(3): ranks.safetensors({"b": ((0,), self.whole(3))})}
+        self.same(self.values(self.written("some", files), "--exclude", "w"), {"b": self.whole(3)})
+        listing = self.json("inspect", "--json", self.path("some"))
+        self.assertEqual([each["shape"] for each in listing["objects"] if each["name"] == "w"], [[8, 3]])
+
+    def test_what_one_rank_may_not_have(self):
+        """Sets in which a rank has no tensor of a file, and so did not write it."""
+        files = {"shard-00001-model-00001-of-00002.safetensors": ranks.safetensors({"a": ((0,), self.whole(3))}),
+                 "shard-00002-model-00001-of-00002.safetensors": ranks.safetensors({"a": ((3,), self.whole(3))}),
+                 "shard-00002-model-00002-of-00002.safetensors": ranks.safetensors({"b": ((0,), self.whole(2))})}
+        found = self.values(self.written("two", files))
+        self.assertEqual({name: array.shape for name, array in found.items()}, {"a": (6,), "b": (2,)})
+        del files["shard-00002-model-00002-of-00002.safetensors"]
+        self.refused(self.written("lacks", files), "lacks shards 00002")
+
+    def test_whole_tensors_with_offsets(self):
+        """torch.distributed.checkpoint writes offsets into files of whole tensors, too: their names tell."""
+        content = ranks.safetensors({"w": ((0, 0), self.whole(8, 3)), "b": ((0,), self.whole(3))})
+        expected = {"w": self.whole(8, 3), "b": self.whole(3)}
+        folder = self.written("model", {"model-00001-of-00001.safetensors": content})
+        self.same(self.values(folder), expected)
+        self.same(self.values(folder / "model-00001-of-00001.safetensors"), expected)
+        self.assertNotIn(b"warning", self.run_program("inspect", folder / "model-00001-of-00001.safetensors").stderr)
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        self.succeed("extract", self.path("m.zt"), "-o", f"{self.path('back')}/", "--to", "safetensors")
+        self.same_folders(self.path("back"), folder)
+        self.expect(0, "convert", self.put("renamed.safetensors", content), "-o", self.path("r.zt"),
+                    says="if it is that of the first, its tensors may be parts of larger ones")
+        self.refused(self.put(NAME.format(1), content), "it may be the first part of a tensor")
+
+    def dtensors(self, *places, mesh=(2,), placements=(0,), **options):
+        whole = self.whole(8, 3)
+        files = {}
+        for at, place in enumerate(places):
+            box = ranks.boxes(whole.shape, mesh, [each if not isinstance(each, bytes) else None for each in placements])[place]
+            files[f"rank{at}.pt"] = ranks.torch_file({"w": (
+                ranks.part_of(whole, *box).copy(), options.get("shape", whole.shape), mesh, options.get("place", place),
+                list(placements), "axes")}, options.get("more"))
+        return files
+
+    def test_dtensors_that_are_not_whole(self):
+        self.same(self.values(self.written("ok", self.dtensors((0,), (1,)))), {"w": self.whole(8, 3)})
+        self.refused(self.written("one", self.dtensors((1,))), "its parts hold 12 of 24 elements")
+        self.refused(self.written("same", self.dtensors((1,), (1,))), "overlap")
+        self.refused(self.written("copies", self.dtensors((0,), (0,), (0,), placements=(None,))),
+                     "its part at [0, 0] is there more than 2 times")
+        self.refused(self.written("shapes", self.dtensors((0,), (1,)) | {
+            "rank1.pt": self.dtensors((0,), mesh=(1,))["rank0.pt"]}), "overlap")
+        self.refused(self.written("place", self.dtensors((0,), place=None)), "place in the mesh is not understood", UNSUPPORTED)
+        self.refused(self.written("mesh", self.dtensors((0,), place=(2,))), "place in the mesh is not understood", UNSUPPORTED)
+        self.refused(self.written("local", self.dtensors((0,), shape=(9, 3))), "of shape [4, 3], and [5, 3] by its placements")
+        for name in ("_StridedShard", "Partial", "_MaskPartial", "Other"):
+            self.refused(self.written(name, self.dtensors((0,), placements=(ranks.placement(name, dim=number(0)),))),
+                         (name, "save its full_tensor()"), UNSUPPORTED)
+
+    def test_tensors_that_every_rank_has(self):
+        more = dict(step=tensor((2,), (1,), key="0", count=12))
+        files = self.dtensors((0,), (1,), more=more)
+        self.refused(self.written("differ", files), (
+            "tensor 'step'", "it is in both rank0.pt and rank1.pt, which do not call it a part, and it differs"))
+        self.same(self.values(self.path("differ"), "--exclude", "step"), {"w": self.whole(8, 3)})
+        more = dict(step=tensor((2,), (1,), key="0", count=24))
+        whole = ranks.torch_file({"w": (self.whole(8, 3), (8, 3), (2,), (0,), [None], "axes")}, more)
+        self.same(self.values(self.written("same", {"rank0.pt": whole, "rank1.pt": whole})),
+                  {"w": self.whole(8, 3), "step": self.whole(2)})
+
+    def test_attributes_that_differ(self):
+        files = {f"rank{at}.pt": ranks.torch_file({"w": (
+            self.whole(8, 3)[4 * at:4 * at + 4].copy(), (8, 3), (2,), (at,), [0], "axes")}, dict(rank=number(at), epoch=number(3)))
+            for at in (0, 1)}
+        self.written("own", files)
+        done = self.expect(0, "convert", self.path("own"), "-o", self.path("own.zt"))
+        self.assertIn(b"attributes differ between the files of ranks, and the first is kept: 'rank'\n", done.stderr)
+        self.assertEqual(read_zt(self.path("own.zt"))["attributes"], {"rank": 0, "epoch": 3})
+
+    def test_files_that_do_not_say_their_part(self):
+        content = archive(dictionary(w=tensor((4,), (1,))))
+        for name in ("model_world_size_2_rank_{}.pt", "consolidated.0{}.pth", "zero_pp_rank_{}_mp_rank_00_optim_states.pt"):
+            folder = self.written(name[:4], {name.format(rank): content for rank in (0, 1)})
+            self.refused(folder, ("tensor 'w'", "do not say which part of a tensor each has"))
+            self.expect(0, "convert", "-f", folder / name.format(1), "-o", self.path("x.zt"), says=(
+                "is one of 2 that ranks wrote (" + name[:4], "its tensors may be parts"))
+            self.path("x.zt").unlink()
+        for rank in (0, 1, 2):
+            self.put(f"iter/mp_rank_0{rank}/model_optim_rng.pt", content)
+        self.expect(0, "inspect", self.path("iter/mp_rank_01/model_optim_rng.pt"),
+                    says="mp_rank_01 is one of 3 that ranks wrote (mp_rank_*)")
+        self.put("lora_rank_8.pt", content), self.put("lora_rank_16.pt", content)
+        self.assertEqual(self.run_program("inspect", self.path("lora_rank_8.pt")).stderr, b"")
+
+    def test_the_folder(self):
+        """What lies beside the files of ranks goes along; they themselves do not, and are not replaced."""
+        folder = self.written("model", self.rows((0, 3), (3, 8)) | {"config.json": b"{}", "tokenizer.json": b"[]"})
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        found = read_zt(self.path("m.zt"))
+        self.assertEqual(sorted(found["files"]), ["__meta__/files/config.json", "__meta__/files/tokenizer.json"])
+        self.assertEqual(found["attributes"], {"DCP_VERSION": "1.0", "format": "pt"})
+        self.expect(0, "verify", self.path("m.zt"), "--against", folder)
+        self.succeed("extract", self.path("m.zt"), "-o", f"{self.path('back')}/", "--to", "safetensors")
+        self.assertEqual(self.entries(self.path("back")), ["config.json", "model.safetensors", "tokenizer.json"])
+        self.expect(0, "diff", self.path("back"), folder)
+        self.fail_with(2, "extract", "-f", folder, "-o", folder / NAME.format(2), says="it is an input")
+
+
+    def test_parts_in_zt_files(self):
+        """Files in which each rank marked its parts itself."""
+        def entry(low, high, **more):
+            return {"shape": [high - low, 3], "components": {"data": {"dtype": "f32", "data": self.whole(8, 3)[low:high].tobytes()}},
+                    "attributes": {"ztstream.part": {"offsets": [low, 0], **more}}}
+        files = [self.put(f"rank{at}.zt", make_zt.encode_1({"w": entry(low, high, shape=[8, 3])}))
+                 for at, (low, high) in enumerate([(0, 3), (3, 8)])]
+        self.expect(0, "convert", *files, "-o", self.path("w.zt"))
+        self.same(self.values(self.path("w.zt")), {"w": self.whole(8, 3)})
+        self.expect(0, "verify", files[1])
+        self.refused(files[1], "it is one rank's part, at [3, 0], of a tensor of shape [8, 3]")
+        for attribute in ({"offsets": [0]}, {"offsets": [0, 0], "shape": [8]}, {"offsets": [0, 0], "more": 1}, {}, "here"):
+            self.put("odd.zt", make_zt.encode_1({"w": entry(0, 3) | {"attributes": {"ztstream.part": attribute}}}))
+            self.refused(self.path("odd.zt"), "its attribute 'ztstream.part' says no place in a tensor")
+
+    def test_memory_does_not_grow_with_ranks(self):
+        taken = {}
+        for count in (4, 64):
+            whole = numpy.zeros((64, 16384), "float32")
+            folder = self.written(f"of{count}", {
+                NAME.format(rank + 1): ranks.safetensors({
+                    f"t{at}": ((rank * 64 // count, 0), whole[:64 // count]) for at in range(4)}) for rank in range(count)})
+            status, _, taken[count] = self.costs("convert", folder, "-o", self.path("m.zt"), "-f", "--threads", "2")
+            self.assertEqual(status, 0)
+        self.assertLess(taken[64], taken[4] + 8, taken)
