@@ -172,7 +172,14 @@ TEST(Answers, EndsOfListings) {
 
 TEST(Answers, Times) {
   EXPECT_EQ(ParseTime("1970-01-02T00:00:01Z"), 86'401);
-  EXPECT_EQ(ParseTime("tomorrow"), std::nullopt);
+  for (const char* same :
+       {"1970-01-02T00:00:01.5Z", "1970-01-02 00:00:01", "1970-01-02T02:00:01+02:00",
+        "1970-01-01T17:00:01.123-0700", "1970-01-02T05:30:01+0530", "1970-01-02T00:00:01+00:00",
+        "1970-01-02t00:00:01z"})
+    EXPECT_EQ(ParseTime(same), 86'401) << same;
+  for (const char* bad : {"", "tomorrow", "12", "1970-01-02", "1970-01-02T00:00:01+",
+                          "1970-01-02T00:00:01 CET", "1970-01-02T00:00:01+02:00x"})
+    EXPECT_EQ(ParseTime(bad), std::nullopt) << bad;
 }
 
 TEST(Answers, Escapes) {
@@ -184,8 +191,11 @@ TEST(Answers, Escapes) {
 TEST(Answers, Json) {
   constexpr std::string_view kNames[] = {"a", "b"};
   std::vector<std::string> values;
-  EXPECT_TRUE(JsonStrings(R"({"b": "2", "a": 1, "c": {}})", kNames, values));
+  EXPECT_TRUE(JsonStrings(R"({"b": "2", "a": [1], "c": {}})", kNames, values));
   EXPECT_THAT(values, ElementsAre("", "2"));
+  constexpr std::string_view kInner[] = {"a/b", "a/c"};
+  EXPECT_TRUE(JsonStrings(R"({"a": {"b": 1700000000000, "c": "x"}})", kInner, values));
+  EXPECT_THAT(values, ElementsAre("1700000000000", "x"));
   EXPECT_FALSE(JsonStrings("[]", kNames, values));
   EXPECT_FALSE(JsonStrings("{", kNames, values));
   std::vector<std::pair<std::string, std::uint64_t>> files;

@@ -1,12 +1,14 @@
-// zt.remote:s3 — finds credentials and settings: environment, profile files, a process, a
-// container, an instance.
+// zt.remote:s3 — finds credentials: environment, profile, its role, its SSO, its process, a
+// container, an instance. What a profile asks for and cannot be had is an error: another identity
+// is not taken in its place.
 module;
 
+#define OPENSSL_SUPPRESS_DEPRECATED
 #include <errno.h>
+#include <openssl/sha.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/status_macros.h"
 
@@ -14,45 +16,63 @@ module zt.remote;
 
 import zt.std;
 import :http;
+import :object;
 import :s3;
+import :sigv4;
 import :url;
 import zt.core;
-import zt.source;
 
 namespace zt::remote::internal {
 
 namespace {
 
-constexpr std::uint64_t kMostFile = 1 << 20;
-
-// The content of a small file; empty if it cannot be read.
-std::string ReadSmall(const std::string& path) {
-  const auto file = OpenFile(path);
-  if (!file.ok() || !(*file)->size() || *(*file)->size() > kMostFile) return "";
-  std::string text(*(*file)->size(), '\0');
-  return (*file)->ReadAt(0, std::as_writable_bytes(std::span(text))).ok() ? text : "";
+// How to use what is not built.
+std::string ByProcess(const std::string& profile) {
+  return "; use a profile with 'credential_process = aws configure export-credentials --profile " +
+         profile + "'";
 }
 
-std::string HomeFile(const char* variable, const std::string& name) {
-  const std::string given = Environment(variable);
-  if (!given.empty()) return given;
-  return Environment("HOME") + "/" + name;
+StatusOr<Credentials> Checked(Credentials found, const std::string& expiration) {
+  if (found.id.empty() || found.secret.empty())
+    return IoError("the credentials are not what AWS describes");
+  if (expiration.empty()) return found;
+  found.expires = ParseTime(expiration);
+  if (!found.expires)
+    return IoError("the Expiration of the credentials is no time: " + Quote(expiration));
+  return found;
 }
 
-std::string Member(const std::map<std::string, std::string>& section, const std::string& name) {
-  const auto found = section.find(name);
-  return found == section.end() ? "" : found->second;
+// A pair of keys; nullopt if there is neither.
+StatusOr<std::optional<Credentials>> Pair(const std::string& id, const std::string& secret,
+                                          const std::string& token, const std::string& where) {
+  if (id.empty() && secret.empty()) return std::optional<Credentials>();
+  if (id.empty() || secret.empty())
+    return IoError(where + " has half a pair of keys: the " + (id.empty() ? "access" : "secret") +
+                   " key is missing");
+  return std::optional(Credentials{id, secret, token, std::nullopt});
+}
+
+StatusOr<std::optional<Credentials>> FromEnvironment() {
+  return Pair(Environment("AWS_ACCESS_KEY_ID"), Environment("AWS_SECRET_ACCESS_KEY"),
+              Environment("AWS_SESSION_TOKEN"),
+              "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)");
+}
+
+StatusOr<std::optional<Credentials>> FromKeys(const Members& members, const std::string& profile) {
+  return Pair(Member(members, "aws_access_key_id"), Member(members, "aws_secret_access_key"),
+              Member(members, "aws_session_token"), "profile " + Quote(profile));
 }
 
 // The standard output of a command. Its standard error is ours. The command is from a configuration
 // file of the user.
 StatusOr<std::string> OutputOf(const std::string& command) {
+  constexpr std::size_t kMost = 1 << 20;
   FILE* const pipe = ::popen(command.c_str(), "re");
   if (pipe == nullptr) return IoError(errno, "credential_process cannot be started");
   std::string text;
   char piece[4096];
   for (std::size_t got; (got = std::fread(piece, 1, sizeof piece, pipe)) > 0;) {
-    if (text.size() < kMostFile) text.append(piece, got);
+    if (text.size() < kMost) text.append(piece, got);
   }
   const int status = ::pclose(pipe);
   if (status != 0) {
@@ -62,21 +82,38 @@ StatusOr<std::string> OutputOf(const std::string& command) {
   return text;
 }
 
-StatusOr<HttpAnswer> AskNear(const std::string& method, const std::string& url,
-                             std::vector<std::string> fields, long patience, int tries) {
+// Sends a request that has a secret, and refuses to over http to another machine.
+StatusOr<std::string> Ask(HttpRequest request) {
   ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
+  request.redirects = 0;
+  if (!request.direct) {
+    request.ca_file = Environment("AWS_CA_BUNDLE");
+    ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(request.url));
+    if (url.scheme != "https" && !IsLoopback(url))
+      return InvalidArgument(url.origin() + ": a token is not sent over http; use https");
+  }
+  const HttpAnswer answer = transport->Perform(std::move(request));
+  ZT_RETURN_IF_ERROR(answer.status);
+  if (answer.ok()) return answer.text;
+  std::string code = XmlText(answer.text, "Code"), message = XmlText(answer.text, "Message");
+  constexpr std::string_view kNames[] = {"message", "Message"};
+  std::vector<std::string> values;
+  if (message.empty() && JsonStrings(answer.text, kNames, values))
+    message = values[0].empty() ? values[1] : values[0];
+  return IoError(Said(answer, code.empty() ? message : code + ": " + message));
+}
+
+StatusOr<std::string> AskNear(const std::string& method, const std::string& url,
+                              std::vector<std::string> fields, long patience) {
+  constexpr int kTries = 3;
   HttpRequest request;
   request.method = method;
   request.url = url;
   request.secrets = std::move(fields);
-  request.redirects = 0;
   request.direct = true;
   request.patience = patience;
-  request.tries = tries;
-  HttpAnswer answer = transport->Perform(std::move(request));
-  ZT_RETURN_IF_ERROR(answer.status);
-  if (!answer.ok()) return IoError("it answered " + std::to_string(answer.head.status));
-  return answer;
+  request.tries = kTries;
+  return Ask(std::move(request));
 }
 
 // Asks the credentials URI of a container of ECS or EKS. An http URI must be an address of this
@@ -93,33 +130,228 @@ StatusOr<Credentials> FromContainer() {
   }
   std::string token = Environment("AWS_CONTAINER_AUTHORIZATION_TOKEN");
   const std::string file = Environment("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-  if (!file.empty()) token = Trimmed(ReadSmall(file));
+  if (!file.empty()) {
+    ZT_ASSIGN_OR_RETURN(const std::string text, ReadSmall(file));
+    token = Trimmed(text);
+  }
   std::vector<std::string> fields;
   if (!token.empty()) fields.push_back("Authorization: " + token);
-  constexpr int kTries = 3;
-  const auto answer = AskNear("GET", url.text(), std::move(fields), 5, kTries);
+  const auto answer = AskNear("GET", url.text(), std::move(fields), 5);
   if (!answer.ok()) return Annotate(answer.status(), "the container's credentials");
-  return ParseCredentials(answer->text);
+  return ParseCredentials(*answer);
 }
 
 // Asks the metadata service of an instance of EC2, in its second version only.
 StatusOr<Credentials> FromInstance() {
   std::string base = Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-  if (base.empty()) base = "http://169.254.169.254";
+  const bool v6 = Lower(Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE")) == "ipv6";
+  if (base.empty()) base = v6 ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
   while (base.ends_with('/')) base.pop_back();
-  constexpr std::string_view kRoles = "/latest/meta-data/iam/security-credentials/";
-  ZT_ASSIGN_OR_RETURN(const HttpAnswer token,
-                      AskNear("PUT", base + "/latest/api/token",
-                              {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}, 1, 1));
-  const std::string field = "X-aws-ec2-metadata-token: " + std::string(Trimmed(token.text));
-  ZT_ASSIGN_OR_RETURN(const HttpAnswer role,
-                      AskNear("GET", base + std::string(kRoles), {field}, 1, 2));
-  std::string name(Trimmed(role.text));
-  name = name.substr(0, name.find('\n'));
+  base += "/latest/";
   ZT_ASSIGN_OR_RETURN(
-      const HttpAnswer answer,
-      AskNear("GET", base + std::string(kRoles) + PercentEncoded(name), {field}, 1, 2));
-  return ParseCredentials(answer.text);
+      const std::string token,
+      AskNear("PUT", base + "api/token", {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}, 1));
+  const std::string field = "X-aws-ec2-metadata-token: " + std::string(Trimmed(token));
+  base += "meta-data/iam/security-credentials/";
+  ZT_ASSIGN_OR_RETURN(const std::string roles, AskNear("GET", base, {field}, 1));
+  const std::string role(Trimmed(roles.substr(0, roles.find('\n'))));
+  ZT_ASSIGN_OR_RETURN(const std::string answer,
+                      AskNear("GET", base + PercentEncoded(role), {field}, 1));
+  return ParseCredentials(answer);
+}
+
+// Asks STS for the credentials of a role. Without `by` it is not signed.
+StatusOr<Credentials> AskSts(const Profile& profile, QueryPairs form,
+                             const std::optional<Credentials>& by) {
+  std::string endpoint = FirstSet({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
+  if (endpoint.empty()) endpoint = profile.Find("endpoint_url");
+  const std::string region = profile.region.empty() ? "us-east-1" : profile.region;
+  if (!IsRegion(region)) return InvalidArgument("the region is no name: " + Quote(region));
+  if (endpoint.empty())
+    endpoint = "https://" + (profile.region.empty() ? "sts.amazonaws.com" : AwsHost("sts", region));
+  ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(endpoint));
+  form.emplace_back("Version", "2011-06-15");
+  if (const std::string duration = profile.Find("duration_seconds"); !duration.empty() && by)
+    form.emplace_back("DurationSeconds", duration);
+  const std::string body = QueryText(form);
+  const ToSign sign{.method = "POST",
+                    .host = HostField(url),
+                    .path = url.path.empty() ? "/" : url.path,
+                    .payload = Sha256Hex(body),
+                    .region = region,
+                    .service = "sts"};
+  HttpRequest request;
+  request.method = "POST";
+  request.url = url.origin() + sign.path;
+  request.fields = {"Host: " + sign.host, "Content-Type: application/x-www-form-urlencoded"};
+  request.body = std::as_bytes(std::span(body));
+  if (by) request.sign = [&](std::vector<std::string>& fields) { Sign(sign, *by, Now(), fields); };
+  auto answer = Ask(std::move(request));
+  if (!answer.ok()) return Annotate(answer.status(), "the role of profile " + Quote(profile.name));
+  return Checked({.id = XmlText(*answer, "AccessKeyId"),
+                  .secret = XmlText(*answer, "SecretAccessKey"),
+                  .token = XmlText(*answer, "SessionToken")},
+                 XmlText(*answer, "Expiration"));
+}
+
+StatusOr<Credentials> FromWebIdentity(const Profile& profile, const std::string& file,
+                                      const std::string& role, std::string session) {
+  if (role.empty())
+    return IoError(
+        "AWS_WEB_IDENTITY_TOKEN_FILE or web_identity_token_file is set without a role "
+        "(AWS_ROLE_ARN, role_arn)");
+  ZT_ASSIGN_OR_RETURN(const std::string token, ReadSmall(file));
+  if (session.empty()) session = "ztstream";
+  return AskSts(profile,
+                {{"Action", "AssumeRoleWithWebIdentity"},
+                 {"RoleArn", role},
+                 {"RoleSessionName", session},
+                 {"WebIdentityToken", std::string(Trimmed(token))}},
+                std::nullopt);
+}
+
+// Asks the portal of SSO with the token that 'aws sso login' has left.
+StatusOr<Credentials> FromSso(const Profile& profile) {
+  std::string missing;
+  for (const char* name : {"sso_start_url", "sso_region", "sso_account_id", "sso_role_name"}) {
+    if (profile.Find(name).empty()) missing += std::string(" ") + name;
+  }
+  if (!missing.empty())
+    return IoError("profile " + Quote(profile.name) + " is one of SSO and lacks" + missing);
+  const std::string region = profile.Find("sso_region"), session = profile.Find("sso_session");
+  if (!IsRegion(region)) return InvalidArgument("sso_region is no name: " + Quote(region));
+  const std::string key = session.empty() ? profile.Find("sso_start_url") : session;
+  std::array<std::byte, SHA_DIGEST_LENGTH> digest;
+  SHA_CTX context;
+  SHA1_Init(&context);
+  SHA1_Update(&context, key.data(), key.size());
+  SHA1_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
+  const auto text = ReadSmall(Environment("HOME") + "/.aws/sso/cache/" + Hex(digest) + ".json");
+  constexpr std::string_view kToken[] = {"accessToken", "expiresAt"};
+  std::vector<std::string> values;
+  const bool read = text.ok() && JsonStrings(*text, kToken, values) && !values[0].empty();
+  if (!read || ParseTime(values[1]).value_or(0) <= Now())
+    return IoError("the SSO login of profile " + Quote(profile.name) +
+                   (read ? " has expired" : " is missing") + "; run 'aws sso login --profile " +
+                   profile.name + "'");
+  std::string endpoint = Environment("AWS_ENDPOINT_URL_SSO");
+  if (endpoint.empty()) endpoint = "https://" + AwsHost("portal.sso", region);
+  HttpRequest request;
+  request.url = endpoint + "/federation/credentials?" +
+                QueryText({{"account_id", profile.Find("sso_account_id")},
+                           {"role_name", profile.Find("sso_role_name")}});
+  request.secrets = {"x-amz-sso_bearer_token: " + values[0]};
+  auto answer = Ask(std::move(request));
+  if (!answer.ok()) return Annotate(answer.status(), "the SSO of profile " + Quote(profile.name));
+  constexpr std::string_view kNames[] = {
+      "roleCredentials/accessKeyId", "roleCredentials/secretAccessKey",
+      "roleCredentials/sessionToken", "roleCredentials/expiration"};
+  if (!JsonStrings(*answer, kNames, values)) values.assign(4, "");
+  // In milliseconds.
+  std::int64_t expires = 0;
+  std::from_chars(values[3].data(), values[3].data() + values[3].size(), expires);
+  ZT_ASSIGN_OR_RETURN(Credentials found, Checked({values[0], values[1], values[2]}, ""));
+  if (expires > 0) found.expires = expires / 1000;
+  return found;
+}
+
+StatusOr<std::optional<Credentials>> FromProfile(const Profile& profile,
+                                                 std::vector<std::string> seen);
+
+// The credentials by which the role of a profile is taken.
+StatusOr<std::optional<Credentials>> FromSource(const Profile& profile,
+                                                std::vector<std::string> seen) {
+  const std::string source = profile.Find("source_profile"),
+                    other = profile.Find("credential_source");
+  if (source.empty() == other.empty())
+    return IoError("profile " + Quote(profile.name) + " has role_arn and " +
+                   (source.empty() ? "neither" : "both") +
+                   " of source_profile and credential_source");
+  if (other == "Environment") return FromEnvironment();
+  if (other == "EcsContainer" || other == "Ec2InstanceMetadata") {
+    auto found = other == "EcsContainer" ? FromContainer() : FromInstance();
+    if (!found.ok()) return found.status();
+    return std::optional(*std::move(found));
+  }
+  if (!other.empty())
+    return IoError("profile " + Quote(profile.name) + ": no credential_source is named " +
+                   Quote(other));
+  ZT_ASSIGN_OR_RETURN(const Profile from, ReadProfile(source));
+  if (!from.exists)
+    return IoError("there is no profile " + Quote(source) + ", the source_profile of " +
+                   Quote(profile.name));
+  return FromProfile(from, std::move(seen));
+}
+
+StatusOr<Credentials> FromRole(const Profile& profile, std::vector<std::string> seen) {
+  if (!profile.Find("mfa_serial").empty())
+    return Unsupported("profile " + Quote(profile.name) +
+                       " asks for a code of MFA (mfa_serial), which is not asked for" +
+                       ByProcess(profile.name));
+  ZT_ASSIGN_OR_RETURN(const auto by, FromSource(profile, std::move(seen)));
+  if (!by)
+    return IoError("the source of the role of profile " + Quote(profile.name) +
+                   " has no credentials");
+  const std::string session = profile.Find("role_session_name");
+  QueryPairs form = {{"Action", "AssumeRole"},
+                     {"RoleArn", profile.Find("role_arn")},
+                     {"RoleSessionName", session.empty() ? "ztstream" : session}};
+  if (const std::string id = profile.Find("external_id"); !id.empty())
+    form.emplace_back("ExternalId", id);
+  return AskSts(profile, std::move(form), by);
+}
+
+// What a profile says, in the order of the AWS tools; nullopt if it says nothing of credentials.
+// `seen` are the profiles that lead to it.
+StatusOr<std::optional<Credentials>> FromProfile(const Profile& profile,
+                                                 std::vector<std::string> seen) {
+  const bool first = seen.empty();
+  const bool again = std::ranges::find(seen, profile.name) != seen.end();
+  seen.push_back(profile.name);
+  ZT_ASSIGN_OR_RETURN(const auto keys, FromKeys(profile.secrets, profile.name));
+  ZT_ASSIGN_OR_RETURN(const auto config_keys, FromKeys(profile.config, profile.name));
+  const bool has_keys = keys || config_keys;
+  // A profile may take a role with its own keys.
+  if (again && !has_keys)
+    return IoError("the source_profile of profile " + Quote(profile.name) + " leads to itself");
+  std::string web = profile.Find("web_identity_token_file");
+  std::string role = profile.Find("role_arn"), session = profile.Find("role_session_name");
+  StatusOr<Credentials> found = IoError("");
+  if (!role.empty() && web.empty() && (first || !has_keys)) {
+    found = FromRole(profile, std::move(seen));
+  } else {
+    if (first) {
+      const auto prefer = [](std::string& value, const char* name) {
+        if (std::string given = Environment(name); !given.empty()) value = std::move(given);
+      };
+      prefer(web, "AWS_WEB_IDENTITY_TOKEN_FILE");
+      prefer(role, "AWS_ROLE_ARN");
+      prefer(session, "AWS_ROLE_SESSION_NAME");
+    }
+    const bool sso =
+        std::ranges::any_of(std::initializer_list<const char*>{"sso_session", "sso_start_url",
+                                                               "sso_account_id", "sso_role_name"},
+                            [&](const char* name) { return !profile.Find(name).empty(); });
+    if (!web.empty()) {
+      found = FromWebIdentity(profile, web, role, session);
+    } else if (sso) {
+      found = FromSso(profile);
+    } else if (keys) {
+      return keys;
+    } else if (!profile.Find("login_session").empty()) {
+      return Unsupported("profile " + Quote(profile.name) +
+                         " is one of 'aws login', which is not "
+                         "read" +
+                         ByProcess(profile.name));
+    } else if (const std::string process = profile.Find("credential_process"); !process.empty()) {
+      ZT_ASSIGN_OR_RETURN(const std::string text, OutputOf(process));
+      found = ParseCredentials(text);
+    } else {
+      return config_keys;
+    }
+  }
+  if (!found.ok()) return found.status();
+  return std::optional(*std::move(found));
 }
 
 }  // namespace
@@ -127,102 +359,67 @@ StatusOr<Credentials> FromInstance() {
 std::optional<std::int64_t> ParseTime(const std::string& text) {
   struct tm time = {};
   int end = 0;
-  if (::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &time.tm_year, &time.tm_mon,
+  if (::sscanf(text.c_str(), "%4d-%2d-%2d%*1[Tt ]%2d:%2d:%2d%n", &time.tm_year, &time.tm_mon,
                &time.tm_mday, &time.tm_hour, &time.tm_min, &time.tm_sec, &end) != 6 ||
       end == 0) {
     return std::nullopt;
   }
   time.tm_year -= 1900;
   time.tm_mon -= 1;
-  return static_cast<std::int64_t>(::timegm(&time));
+  std::string_view zone = std::string_view(text).substr(static_cast<std::size_t>(end));
+  if (zone.starts_with('.'))
+    zone.remove_prefix(std::min(zone.find_first_not_of("0123456789", 1), zone.size()));
+  int hours = 0, minutes = 0;
+  if (zone.starts_with('+') || zone.starts_with('-')) {
+    std::string digits(zone.substr(1));
+    std::erase(digits, ':');
+    if (digits.size() != 4 || digits.find_first_not_of("0123456789") != digits.npos)
+      return std::nullopt;
+    ::sscanf(digits.c_str(), "%2d%2d", &hours, &minutes);
+  } else if (!zone.empty() && zone != "Z" && zone != "z") {
+    return std::nullopt;
+  }
+  const std::int64_t offset = (zone.starts_with('-') ? -60 : 60) * (60 * hours + minutes);
+  return static_cast<std::int64_t>(::timegm(&time)) - offset;
 }
 
 StatusOr<Credentials> ParseCredentials(std::string_view json) {
-  constexpr std::string_view kNames[] = {"AccessKeyId", "SecretAccessKey", "SessionToken", "Token",
-                                         "Expiration"};
+  constexpr std::string_view kNames[] = {
+      "AccessKeyId", "SecretAccessKey", "SessionToken", "Token", "Expiration", "Code", "Message"};
   std::vector<std::string> values;
-  if (!JsonStrings(json, kNames, values) || values[0].empty() || values[1].empty())
+  if (!JsonStrings(json, kNames, values))
     return IoError("the credentials are not the JSON that AWS describes");
-  Credentials found{.id = values[0], .secret = values[1], .token = values[2], .expires = {}};
-  if (found.token.empty()) found.token = values[3];
-  if (!values[4].empty()) found.expires = ParseTime(values[4]);
-  return found;
+  if (values[0].empty() && !values[5].empty())
+    return IoError("there are no credentials: " + values[5] + " " + values[6]);
+  return Checked(
+      {.id = values[0], .secret = values[1], .token = values[2].empty() ? values[3] : values[2]},
+      values[4]);
 }
 
-std::map<std::string, std::string> ParseIniSection(std::string_view text,
-                                                   std::string_view section) {
-  std::map<std::string, std::string> members;
-  bool inside = false;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view raw = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    const std::string_view line = Trimmed(raw);
-    if (line.empty() || line.starts_with('#') || line.starts_with(';')) continue;
-    if (line.starts_with('[')) {
-      std::string name(Trimmed(line.substr(1, line.find(']') - 1)));
-      if (name.starts_with("profile ")) name = Trimmed(std::string_view(name).substr(8));
-      inside = name == section;
-      continue;
-    }
-    const std::size_t equals = line.find('=');
-    const bool nested = std::isspace(static_cast<unsigned char>(raw.front())) != 0;
-    if (!inside || nested || equals == line.npos) continue;
-    members.emplace(Lower(Trimmed(line.substr(0, equals))), Trimmed(line.substr(equals + 1)));
+StatusOr<Credentials> FindCredentials() {
+  ZT_ASSIGN_OR_RETURN(const Profile profile, ReadProfile());
+  if (profile.named && !profile.exists)
+    return IoError("there is no profile " + Quote(profile.name) +
+                   ", which AWS_PROFILE names, in ~/.aws/config or ~/.aws/credentials");
+  ZT_ASSIGN_OR_RETURN(auto found, FromEnvironment());
+  if (!found) {
+    ZT_ASSIGN_OR_RETURN(found, FromProfile(profile, {}));
   }
-  return members;
-}
-
-Profile ReadProfile() {
-  Profile profile;
-  profile.name = Environment("AWS_PROFILE");
-  if (profile.name.empty()) profile.name = "default";
-  const auto config =
-      ParseIniSection(ReadSmall(HomeFile("AWS_CONFIG_FILE", ".aws/config")), profile.name);
-  const auto secrets = ParseIniSection(
-      ReadSmall(HomeFile("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")), profile.name);
-  const auto either = [&](const std::string& name) {
-    const std::string value = Member(secrets, name);
-    return value.empty() ? Member(config, name) : value;
-  };
-  profile.id = either("aws_access_key_id");
-  profile.secret = either("aws_secret_access_key");
-  profile.token = either("aws_session_token");
-  profile.process = either("credential_process");
-  for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
-    if (profile.region.empty()) profile.region = Environment(name);
-  }
-  if (profile.region.empty()) profile.region = either("region");
-  for (const char* name : {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}) {
-    if (profile.endpoint.empty()) profile.endpoint = Environment(name);
-  }
-  if (profile.endpoint.empty()) profile.endpoint = either("endpoint_url");
-  while (profile.endpoint.ends_with('/')) profile.endpoint.pop_back();
-  return profile;
-}
-
-StatusOr<Credentials> FindCredentials(const Profile& profile) {
-  const std::string id = Environment("AWS_ACCESS_KEY_ID"),
-                    secret = Environment("AWS_SECRET_ACCESS_KEY");
-  if (!id.empty() && !secret.empty())
-    return Credentials{id, secret, Environment("AWS_SESSION_TOKEN"), std::nullopt};
-  if (!profile.id.empty() && !profile.secret.empty())
-    return Credentials{profile.id, profile.secret, profile.token, std::nullopt};
-  if (!profile.process.empty()) {
-    ZT_ASSIGN_OR_RETURN(const std::string text, OutputOf(profile.process));
-    return ParseCredentials(text);
-  }
-  if (!Environment("AWS_CONTAINER_CREDENTIALS_FULL_URI").empty() ||
-      !Environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").empty()) {
+  if (found) return *std::move(found);
+  if (!FirstSet({"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"})
+           .empty()) {
     return FromContainer();
   }
+  std::string why;
   if (Lower(Environment("AWS_EC2_METADATA_DISABLED")) != "true") {
-    if (auto found = FromInstance(); found.ok()) return found;
+    auto instance = FromInstance();
+    if (instance.ok()) return instance;
+    why = " (the instance's metadata: " + std::string(Message(instance.status())) + ")";
   }
   return IoError(
-      "there are no credentials for S3; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-      "AWS_PROFILE to a profile (for SSO and roles one with 'credential_process = aws configure "
-      "export-credentials --profile NAME'), or give --no-sign-request where the bucket is public");
+      "there are no credentials for S3" + why +
+      "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE to a profile, or give "
+      "--no-sign-request where the bucket is public");
 }
 
 }  // namespace zt::remote::internal

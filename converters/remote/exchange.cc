@@ -154,6 +154,7 @@ void Exchange::KeepAnswer() {
   answer_.head = head_;
   answer_.text = std::move(text_);
   answer_.received = have_;
+  answer_.tag = request.tag;
   answer_.redirected = !at_first_origin_;
 }
 

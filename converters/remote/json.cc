@@ -30,7 +30,11 @@ bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
   values.assign(names.size(), "");
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::string_view value;
-    if (members.at_key(names[i]).get_string().get(value) == simdjson::SUCCESS) values[i] = value;
+    std::uint64_t number = 0;
+    const simdjson::simdjson_result<dom::element> member =
+        members.at_pointer("/" + std::string(names[i]));
+    if (member.get_string().get(value) == simdjson::SUCCESS) values[i] = value;
+    if (member.get_uint64().get(number) == simdjson::SUCCESS) values[i] = std::to_string(number);
   }
   return true;
 }

@@ -210,7 +210,6 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
       return !length || *length <= kHead ? OkStatus() : Cancelled("");
     };
     answer = transport->Perform(std::move(request));
-    constexpr int kMostRefreshed = 2;
     if (answer.ok() || whole || refreshed == kMostRefreshed || !answer.status.ok() ||
         !object->Refresh(answer))
       break;

@@ -524,7 +524,6 @@ class RangedBytes final : public ByteSource {
     const HttpAnswer& answer = segment->answer;
     if (!answer.status.ok()) return answer.status;
     if (answer.head.status == 412) return Changed();
-    constexpr int kMostRefreshed = 2;
     if (++refreshed <= kMostRefreshed && object_->Refresh(answer)) return 0;
     if (answer.head.status == 404) return Changed();
     return object_->Explain(answer);

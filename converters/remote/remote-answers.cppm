@@ -84,8 +84,9 @@ std::optional<std::int64_t> ParseTime(const std::string& text);
 // The URL of `<URL>; rel="next"` in the Link fields; empty if there is none.
 std::string NextPage(const HttpHead& head);
 
-// Reads string members of the JSON object `text`, in the order of `names`; a missing one is empty.
-// Returns false if it is not a JSON object.
+// Reads members of the JSON object `text` that are strings or numbers, in the order of `names`,
+// "outer/inner" for one of a member; a missing one is empty. Returns false if it is not a JSON
+// object.
 extern "C++" bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
                               std::vector<std::string>& values);
 // Appends path and size of every file in a page of a listing of the Hub. Returns false if it is not

@@ -19,6 +19,7 @@ struct HttpAnswer {
   bool lost = false;           // no answer arrived, but the server may have acted
   bool resent = false;         // so may it have at an earlier try
   bool redirected = false;     // another server than the first one answered
+  std::uint64_t tag = 0;       // of the request
 
   bool ok() const { return status.ok() && head.status >= 200 && head.status < 300; }
 };
@@ -32,6 +33,7 @@ struct HttpRequest {
   std::vector<std::string> secrets;
   // Signs the fields of a try to the first server: appends what proves who asks.
   std::function<void(std::vector<std::string>&)> sign = {};
+  std::uint64_t tag = 0;  // comes back with the answer
   std::string ca_file;
   // True to ignore the proxies of the environment, as for this machine.
   bool direct = false;
@@ -66,6 +68,10 @@ struct HttpRequest {
   // Receives the answer, once.
   std::function<void(HttpAnswer)> done = {};
 };
+
+// How often a request is sent again with other credentials, or to another region: in a long run
+// some expire while many requests are in flight.
+inline constexpr int kMostRefreshed = 5;
 
 // A request in progress.
 class Exchange;

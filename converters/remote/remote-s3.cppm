@@ -8,17 +8,34 @@ import zt.core;
 
 namespace zt::remote::internal {
 
-// The settings of the AWS tools for one profile. The environment overrides the files.
-struct Profile {
-  std::string name, region, endpoint, id, secret, token, process;
-};
-Profile ReadProfile();
-// The members of `[section]`, or `[profile section]`, in an INI file of AWS.
-std::map<std::string, std::string> ParseIniSection(std::string_view text, std::string_view section);
+// The members of a section of the files of the AWS tools, by their names in lower case.
+using Members = std::map<std::string, std::string>;
+std::string Member(const Members& members, const std::string& name);  // empty if it is missing
 
-// Finds credentials in this order: environment, profile, its process, container, instance.
-// kUnavailable explains where to set them.
-StatusOr<Credentials> FindCredentials(const Profile& profile);
+// A profile of those files. For region and endpoint the environment comes first.
+struct Profile {
+  std::string name = {};
+  bool named = false, exists = false;
+  Members config = {}, secrets = {};  // of the configuration, with its SSO session; of the keys
+  std::string region = {}, endpoint = {};
+
+  std::string Find(const std::string& member) const;  // in the file of the keys first
+};
+// Reads a profile, or the one that the environment names, or "default".
+StatusOr<Profile> ReadProfile(const std::string& name = "");
+
+// The content of a small file.
+StatusOr<std::string> ReadSmall(const std::string& path);
+// The first of these variables that is set and not empty.
+std::string FirstSet(std::initializer_list<const char*> names);
+std::int64_t Now();  // seconds since 1970
+// The host of a service of AWS. The region must be a region's name.
+std::string AwsHost(const std::string& service, const std::string& region);
+// True if a region can be a label in the name of the host to which signed requests are sent.
+bool IsRegion(std::string_view region);
+
+// Finds credentials in this order: environment, profile, container, instance, as they are now.
+StatusOr<Credentials> FindCredentials();
 // Parses the JSON of credential processes and metadata servers.
 StatusOr<Credentials> ParseCredentials(std::string_view json);
 
@@ -52,21 +69,29 @@ class S3Client {
   Status Explain(const S3Name& name, const HttpAnswer& answer);
   // True for AWS itself. Other stores lack some of its features.
   bool is_aws();
-  // Forgets credentials and regions.
-  void Reset();
 
  private:
   struct Known;
   S3Client() = default;
   StatusOr<Known> Learn(const S3Name& name);
-  // The known or assumed region of a bucket. mutex_ is held.
+  // In these, mutex_ is held, but not while credentials are looked for.
+  Status ReadLocked();
+  // The known or assumed region of a bucket.
   std::string RegionLocked(const std::string& bucket) const;
+  bool IsUsableLocked() const;
+  Status RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent);
 
   std::mutex mutex_;
   bool read_ = false;
   std::atomic<bool> warned_ = false;
   Profile profile_;
   std::optional<Credentials> credentials_;
+  // Counts the credentials, so that one of many refused requests renews them.
+  std::uint64_t generation_ = 0;
+  bool renewing_ = false;  // by one thread; the others use those that are there, or wait
+  std::condition_variable renewed_;
+  std::int64_t next_renewal_ = 0;
+  std::string problem_;                         // why the last renewal failed
   std::map<std::string, std::string> regions_;  // of buckets, learned from answers
 };
 

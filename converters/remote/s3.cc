@@ -18,28 +18,13 @@ namespace {
 
 // Credentials are renewed this many seconds before they expire.
 constexpr std::int64_t kBefore = 300;
-
-std::int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
-std::string AwsHost(const std::string& region) {
-  return "s3." + region + (region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
-}
+constexpr std::chrono::milliseconds kPause(250);
 
 // True if a bucket can be a label in the name of a host.
 bool IsLabel(std::string_view bucket) {
   return bucket.size() >= 3 && bucket.size() <= 63 && std::ranges::all_of(bucket, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
          });
-}
-
-// True if a region can be a label in the name of the host to which signed requests are sent.
-bool IsRegion(std::string_view region) {
-  return !region.empty() && region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") ==
-                                std::string_view::npos;
 }
 
 // Advice for a refusal, by its error code of S3.
@@ -67,9 +52,26 @@ std::string_view Advice(std::string_view code) {
 
 }  // namespace
 
+std::int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+std::string AwsHost(const std::string& service, const std::string& region) {
+  return service + "." + region +
+         (region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
+}
+
+bool IsRegion(std::string_view region) {
+  return !region.empty() && region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") ==
+                                std::string_view::npos;
+}
+
 struct S3Client::Known {
   Profile profile;
   std::optional<Credentials> credentials;
+  std::uint64_t generation = 0;
   std::string region;
 };
 
@@ -91,17 +93,17 @@ S3Client& S3Client::The() {
   return *client;
 }
 
-void S3Client::Reset() {
-  const std::lock_guard lock(mutex_);
-  read_ = false;
-  credentials_.reset();
-  regions_.clear();
+Status S3Client::ReadLocked() {
+  if (!read_) {
+    ZT_ASSIGN_OR_RETURN(profile_, ReadProfile());
+  }
+  read_ = true;
+  return OkStatus();
 }
 
 bool S3Client::is_aws() {
   const std::lock_guard lock(mutex_);
-  if (!read_) profile_ = ReadProfile();
-  read_ = true;
+  (void)ReadLocked();
   return profile_.endpoint.empty() || profile_.endpoint.find(".amazonaws.com") != std::string::npos;
 }
 
@@ -110,16 +112,60 @@ std::string S3Client::RegionLocked(const std::string& bucket) const {
   return profile_.region.empty() ? "us-east-1" : profile_.region;
 }
 
+bool S3Client::IsUsableLocked() const {
+  return credentials_ && (!credentials_->expires || *credentials_->expires > Now());
+}
+
+Status S3Client::RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent) {
+  renewing_ = true;
+  StatusOr<Credentials> found = IoError("");
+  // A run that has begun should not end because a login service hesitates.
+  const int most = urgent && credentials_ ? 4 : 1;
+  lock.unlock();
+  for (int tries = 0; !found.ok() && tries < most; ++tries) {
+    if (tries > 0) std::this_thread::sleep_for(kPause * (1 << tries));
+    found = FindCredentials();
+  }
+  lock.lock();
+  renewing_ = false;
+  renewed_.notify_all();
+  const std::int64_t now = Now();
+  if (!found.ok()) {
+    problem_ = Message(found.status());
+    constexpr std::int64_t kMost = 30;
+    const std::int64_t left = credentials_ ? credentials_->expires.value_or(now) - now : 0;
+    next_renewal_ = now + std::clamp<std::int64_t>(left / 4, 1, kMost);
+    return found.status();
+  }
+  problem_.clear();
+  const bool other =
+      !credentials_ || found->token != credentials_->token || found->id != credentials_->id;
+  credentials_ = *std::move(found);
+  generation_ += other ? 1 : 0;
+  // Sooner for those that are short-lived, but not with every request.
+  const std::int64_t expires = credentials_->expires.value_or(0);
+  next_renewal_ = std::max(expires - kBefore, now + std::max<std::int64_t>(1, (expires - now) / 2));
+  return OkStatus();
+}
+
 StatusOr<S3Client::Known> S3Client::Learn(const S3Name& name) {
-  const std::lock_guard lock(mutex_);
-  if (!read_) profile_ = ReadProfile();
-  read_ = true;
+  std::unique_lock lock(mutex_);
+  ZT_RETURN_IF_ERROR(ReadLocked());
   Known known{.profile = profile_, .credentials = {}, .region = RegionLocked(name.bucket)};
   if (TheSettings().no_sign_request) return known;
-  if (!credentials_ || (credentials_->expires && *credentials_->expires < Now() + kBefore)) {
-    ZT_ASSIGN_OR_RETURN(credentials_, FindCredentials(profile_));
+  while (!IsUsableLocked() || (credentials_->expires && Now() >= next_renewal_ && !renewing_)) {
+    if (renewing_) {
+      renewed_.wait(lock);
+      continue;
+    }
+    const Status renewed = RenewLocked(lock, !IsUsableLocked());
+    if (!renewed.ok() && !IsUsableLocked()) return renewed;
+    if (!renewed.ok())
+      Warn("the credentials for S3 cannot be renewed, and are used until they expire: " + problem_);
+    break;
   }
   known.credentials = credentials_;
+  known.generation = generation_;
   return known;
 }
 
@@ -127,7 +173,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   ZT_ASSIGN_OR_RETURN(const Known known, Learn(request.name));
   std::string base = known.profile.endpoint;
   if (base.empty()) {
-    const std::string host = AwsHost(known.region);
+    const std::string host = AwsHost("s3", known.region);
     base = IsLabel(request.name.bucket) ? "https://" + request.name.bucket + "." + host
                                         : "https://" + host + "/" + request.name.bucket;
   } else {
@@ -160,6 +206,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
     sign.payload =
         Sha256Hex({reinterpret_cast<const char*>(request.body.data()), request.body.size()});
   out.fields.push_back("Host: " + sign.host);
+  out.tag = known.generation;
   out.sign = [sign = std::move(sign), by = *known.credentials](std::vector<std::string>& fields) {
     Sign(sign, by, Now(), fields);
   };
@@ -169,7 +216,6 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
 StatusOr<HttpAnswer> S3Client::Send(const S3Request& request,
                                     const std::function<void(HttpRequest&)>& tune) {
   ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
-  constexpr int kMostRefreshed = 2;
   for (int refreshed = 0;; ++refreshed) {
     ZT_ASSIGN_OR_RETURN(HttpRequest made, Make(request));
     if (tune) tune(made);
@@ -187,20 +233,19 @@ bool S3Client::Refresh(const S3Name& name, const HttpAnswer& answer) {
   if (region.empty() && code == "AuthorizationHeaderMalformed")
     region = XmlText(answer.text, "Region");
   const bool elsewhere = status == 301 || status == 307 || status == 400 || status == 403;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (elsewhere && IsRegion(region) && RegionLocked(name.bucket) != region) {
     regions_[name.bucket] = region;
     return true;
   }
-  if (code == "ExpiredToken" || code == "InvalidToken" || code == "TokenRefreshRequired") {
-    auto found = FindCredentials(profile_);
-    if (!found.ok()) return false;
-    const bool other =
-        !credentials_ || found->token != credentials_->token || found->id != credentials_->id;
-    credentials_ = *std::move(found);
-    return other;
-  }
-  return false;
+  // The answer to HEAD has no code.
+  const bool silent =
+      status == 400 && answer.text.empty() && credentials_ && !credentials_->token.empty();
+  if (code != "ExpiredToken" && code != "InvalidToken" && code != "TokenRefreshRequired" && !silent)
+    return false;
+  while (renewing_ && answer.tag == generation_) renewed_.wait(lock);
+  if (answer.tag == generation_) (void)RenewLocked(lock, true);
+  return answer.tag != generation_;
 }
 
 Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
@@ -209,6 +254,11 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   std::string said = Said(answer, code.empty() ? message : code + ": " + message);
   const std::string_view advice = Advice(code);
   if (!advice.empty()) said += "; " + std::string(advice);
+  {
+    const std::lock_guard lock(mutex_);
+    if (code == "ExpiredToken" && !problem_.empty())
+      said += " (they cannot be renewed: " + problem_ + ")";
+  }
   const int status = answer.head.status;
   if (status == 404 && code != "NoSuchBucket" && code != "NoSuchUpload")
     return IoError("bucket " + name.bucket + " has no such object (" + said + ")");

@@ -277,8 +277,7 @@ class Upload final : public Sink {
     ZT_RETURN_IF_ERROR(answer.status);
     S3Client& client = S3Client::The();
     if (!IsStored(answer)) {
-      constexpr int kMostTries = 3;
-      if (part->tries >= kMostTries || !(answer.ok() || client.Refresh(s3_, answer)))
+      if (part->tries > kMostRefreshed || !(answer.ok() || client.Refresh(s3_, answer)))
         return answer.ok() ? NotAsS3(answer, "a part") : client.Explain(s3_, answer);
       ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
       return Launch(part, std::move(request));

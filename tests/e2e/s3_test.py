@@ -91,7 +91,7 @@ class Source(S3):
             ({"AWS_ACCESS_KEY_ID": "wrong"}, url, "InvalidAccessKeyId"),
             ({}, "s3://in/none.safetensors", "no such object"),
             ({}, "s3://none/m.safetensors", "NoSuchBucket"),
-            ({"AWS_ACCESS_KEY_ID": ""}, url, "no credentials"))
+            ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, url, "no credentials"))
         for environment, name, says in cases:
             with self.subTest(says):
                 process = self.run_program("inspect", name, env=environment)

@@ -1,0 +1,129 @@
+// zt.remote:s3 — the files of the AWS tools: profiles, and what they say of S3.
+module;
+
+#include <unistd.h>
+
+#include "core/status_macros.h"
+
+module zt.remote;
+
+import zt.std;
+import :s3;
+import :url;
+import zt.core;
+import zt.source;
+
+namespace zt::remote::internal {
+namespace {
+
+constexpr std::uint64_t kMostFile = 1 << 20;
+
+// The sections of an INI file, and their members. What is indented below a member is passed over.
+using Sections = std::map<std::string, Members>;
+Sections ParseIni(std::string_view text) {
+  Sections sections;
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  Members* section = nullptr;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view raw = text.substr(0, end), line = Trimmed(raw);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.empty() || line.starts_with('#') || line.starts_with(';')) continue;
+    if (line.starts_with('[')) {
+      section = &sections[std::string(Trimmed(line.substr(1, line.find(']') - 1)))];
+      continue;
+    }
+    const std::size_t equals = line.find('=');
+    const bool nested = std::isspace(static_cast<unsigned char>(raw.front())) != 0;
+    if (section == nullptr || nested || equals == line.npos) continue;
+    section->emplace(Lower(Trimmed(line.substr(0, equals))), Trimmed(line.substr(equals + 1)));
+  }
+  return sections;
+}
+
+// The section "KIND NAME" of a configuration file, whose name may be quoted; nullptr if there is
+// none.
+const Members* Section(const Sections& sections, std::string_view kind, std::string_view name) {
+  for (const auto& [title, members] : sections) {
+    std::string_view rest = title;
+    if (!rest.starts_with(kind)) continue;
+    rest.remove_prefix(kind.size());
+    if (Trimmed(rest).size() == rest.size()) continue;
+    rest = Trimmed(rest);
+    const bool quoted =
+        rest.size() >= 2 && (rest[0] == '"' || rest[0] == '\'') && rest.front() == rest.back();
+    if ((quoted ? rest.substr(1, rest.size() - 2) : rest) == name) return &members;
+  }
+  return nullptr;
+}
+
+std::string HomeFile(const char* variable, const std::string& name) {
+  const std::string given = Environment(variable);
+  return given.empty() ? Environment("HOME") + "/" + name : given;
+}
+
+StatusOr<Sections> ReadIni(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return Sections();
+  ZT_ASSIGN_OR_RETURN(const std::string text, ReadSmall(path));
+  return ParseIni(text);
+}
+
+}  // namespace
+
+StatusOr<std::string> ReadSmall(const std::string& path) {
+  const auto file = OpenFile(path);
+  if (!file.ok()) return Annotate(file.status(), path);
+  const std::uint64_t size = (*file)->size().value_or(kMostFile + 1);
+  if (size > kMostFile) return Annotate(IoError("it has more than 1 MiB"), path);
+  std::string text(size, '\0');
+  const Status read = (*file)->ReadAt(0, std::as_writable_bytes(std::span(text)));
+  if (!read.ok()) return Annotate(read, path);
+  return text;
+}
+
+std::string Member(const Members& members, const std::string& name) {
+  const auto found = members.find(name);
+  return found == members.end() ? "" : found->second;
+}
+
+std::string FirstSet(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (std::string value = Environment(name); !value.empty()) return value;
+  }
+  return "";
+}
+
+StatusOr<Profile> ReadProfile(const std::string& given) {
+  Profile profile;
+  profile.name = given.empty() ? FirstSet({"AWS_DEFAULT_PROFILE", "AWS_PROFILE"}) : given;
+  profile.named = !profile.name.empty();
+  if (!profile.named) profile.name = "default";
+  ZT_ASSIGN_OR_RETURN(const Sections config, ReadIni(HomeFile("AWS_CONFIG_FILE", ".aws/config")));
+  ZT_ASSIGN_OR_RETURN(const Sections secrets,
+                      ReadIni(HomeFile("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")));
+  const Members* members = Section(config, "profile", profile.name);
+  if (members == nullptr && profile.name == "default" && config.contains("default"))
+    members = &config.at("default");
+  if (members != nullptr) profile.config = *members;
+  const auto keys = secrets.find(profile.name);
+  if (keys != secrets.end()) profile.secrets = keys->second;
+  profile.exists = members != nullptr || keys != secrets.end();
+  if (const std::string session = profile.Find("sso_session"); !session.empty()) {
+    if (const Members* const sso = Section(config, "sso-session", session)) {
+      for (const auto& [name, value] : *sso) profile.config[name] = value;
+    }
+  }
+  profile.region = FirstSet({"AWS_REGION", "AWS_DEFAULT_REGION"});
+  if (profile.region.empty()) profile.region = profile.Find("region");
+  profile.endpoint = FirstSet({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
+  if (profile.endpoint.empty()) profile.endpoint = profile.Find("endpoint_url");
+  while (profile.endpoint.ends_with('/')) profile.endpoint.pop_back();
+  return profile;
+}
+
+std::string Profile::Find(const std::string& member) const {
+  const std::string value = Member(secrets, member);
+  return value.empty() ? Member(config, member) : value;
+}
+
+}  // namespace zt::remote::internal
