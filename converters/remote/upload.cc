@@ -27,6 +27,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kLeastPart = 16 * kMiB, kMostPart = 5120 * kMiB;
+constexpr std::uint64_t kLeastGiven = 5 * kMiB;  // S3 takes no smaller part but the last
 constexpr std::uint64_t kMostParts = 10'000, kPlannedParts = 9'000;
 constexpr std::size_t kInFlight = 4;
 constexpr std::uint64_t kReadBack = kMiB;
@@ -87,7 +88,12 @@ class Upload final : public Sink {
   void Expect(std::uint64_t bytes) override {
     if (position_ > 0 || filled_ > 0) return;
     expected_ = PartBytes(bytes);
-    if (!expected_) {
+    const std::uint64_t given = TheSettings().part_bytes;
+    if (given != 0 && bytes > given * kMostParts) {
+      failure_ = InvalidArgument("it may have " + std::to_string(bytes) + " bytes, more than " +
+                                 std::to_string(kMostParts) + " parts of --part-size; give " +
+                                 std::to_string(bytes / kMostParts / kMiB + 1) + "MiB or more");
+    } else if (!expected_) {
       failure_ = InvalidArgument("it may have " + std::to_string(bytes) +
                                  " bytes, more than an object of S3 can; write shards "
                                  "(--shard-size)");
@@ -508,6 +514,9 @@ std::optional<std::uint64_t> PartBytes(std::uint64_t bytes) {
 
 StatusOr<std::unique_ptr<Sink>> CreateUpload(const std::string& url, S3Name name,
                                              const FileSinkOptions& options) {
+  const std::uint64_t given = TheSettings().part_bytes;
+  if (given != 0 && (given < kLeastGiven || given > kMostPart))
+    return InvalidArgument("a part of an upload has from 5MiB to 5GiB; give another --part-size");
   auto upload = std::make_unique<Upload>(url, std::move(name), options);
   ZT_RETURN_IF_ERROR(upload->CheckAbsent());
   return upload;

@@ -551,8 +551,25 @@ class Sink(S3):
         self.assertEqual(process.returncode, support.IO, process.stderr)
         self.assertRegex(process.stderr, rb"in parts of 2\d+ MiB, which take 1\d\d MiB of memory|in parts of 3\d MiB")
 
+    def test_too_many_parts(self):
+        """Said before the first of them."""
+        text = json.dumps({"x": {"dtype": "U8", "shape": [60 << 30], "data_offsets": [0, 60 << 30]}}).encode()
+        with open(self.path("holes.safetensors"), "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            file.truncate(8 + len(text) + (60 << 30))
+        process = self.run_program("convert", self.path("holes.safetensors"), "-o", "s3://out/h.zt", "--part-size", "5MiB", "--files", "none")
+        self.assertEqual(process.returncode, support.USAGE, process.stderr)
+        self.assertIn(b"more than 10000 parts of --part-size; give 7MiB or more", process.stderr)
+        self.assertEqual([request.method for request in self.server.requests], ["HEAD"])
+
     def test_parts_that_are_too_small(self):
-        process = self.upload("--part-size", "1MiB")
+        for size in ("1MiB", "5119KiB", "6GiB"):
+            process = self.upload("--part-size", size)
+            self.assertEqual(process.returncode, support.USAGE, process.stderr)
+            self.assertIn(b"from 5MiB to 5GiB; give another --part-size", process.stderr)
+        self.assertEqual(self.server.requests, [])
+        self.store.least_part = 8 << 20
+        process = self.upload("--part-size", "5MiB")
         self.assertEqual(process.returncode, support.IO, process.stderr)
         self.assertIn(b"EntityTooSmall", process.stderr)
         self.nothing_left()
