@@ -109,6 +109,13 @@ TEST(Answers, Heads) {
   EXPECT_EQ(RetrySeconds(head), 56U);
   head = {};
   TakeHeadLine("Retry-After: Wed, 21 Oct 2026 07:28:00 GMT", head);
+  EXPECT_GT(RetrySeconds(head).value_or(0) + 1, 0U);
+  TakeHeadLine("Date: Wed, 21 Oct 2026 07:27:30 GMT", head);
+  EXPECT_EQ(RetrySeconds(head), 30U);
+  head = {};
+  TakeHeadLine("Retry-After: soon", head);
+  EXPECT_EQ(RetrySeconds(head), std::nullopt);
+  TakeHeadLine("RateLimit: \"api\";r=7;t=55", head);
   EXPECT_EQ(RetrySeconds(head), std::nullopt);
 }
 

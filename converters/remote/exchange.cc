@@ -1,6 +1,8 @@
 // zt.remote:exchange — tries, redirects, and when to give up.
 module;
 
+#include <time.h>
+
 #include "core/status_macros.h"
 
 module zt.remote;
@@ -16,16 +18,50 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kMostTries = 100;
-constexpr milliseconds kFirstDelay(100), kMostDelay(15'000), kMostWait(300'000);
+constexpr int kFewTries = 8, kMostTries = 1000, kMostPassing = 3;
+constexpr milliseconds kFirstDelay(100), kMostDelay(15'000), kSaidAfter(10'000);
 // The bytes that count as progress. A server that sends less in each try must not keep a request
 // alive forever.
-constexpr std::uint64_t kProgress = 64 << 10;
+constexpr std::uint64_t kProgress = 256 << 10;
 constexpr std::uint64_t kTellEvery = 256 << 10;
 constexpr std::size_t kMostHead = 256 << 10;
 
 bool IsWorthAnother(int status) {
-  return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504);
+  // 509 and 52x are those of proxies.
+  return status == 408 || status == 425 || status == 429 || status == 500 ||
+         (status >= 502 && status <= 504) || status == 509 || (status >= 520 && status <= 524);
+}
+
+// Errors of S3 that pass, whatever the status.
+bool IsPassing(const std::string& code) {
+  return code == "RequestTimeout" || code == "OperationAborted" || code == "BadDigest" ||
+         code == "InternalError" || code == "SlowDown";
+}
+
+// How long a server that has answered in this run is asked again without progress.
+milliseconds MostWait() {
+  const std::string given = Environment("ZTSTREAM_RETRY_SECONDS");
+  int seconds = 300;
+  (void)std::from_chars(given.data(), given.data() + given.size(), seconds);
+  return milliseconds(1000 * std::clamp(seconds, 0, 86'400));
+}
+
+// Whether the server of a URL has answered in this run, or does `now`: a name that never did may be
+// wrong.
+bool HasAnswered(const Url& url, bool now) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const servers = new std::set<std::string>;
+  const std::lock_guard lock(*mutex);
+  if (now) servers->insert(url.origin());
+  return servers->contains(url.origin());
+}
+
+// Parses "Wed, 21 Oct 2026 07:28:00 GMT" to seconds since 1970.
+std::optional<std::int64_t> HttpTime(std::string_view text) {
+  struct tm time = {};
+  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time) == nullptr)
+    return std::nullopt;
+  return static_cast<std::int64_t>(::timegm(&time));
 }
 
 milliseconds RandomDelay(int fruitless) {
@@ -51,12 +87,17 @@ std::optional<std::uint64_t> RetrySeconds(const HttpHead& head) {
     if (read.ec != std::errc() || read.ptr == text.data() || value > 1'000'000) return std::nullopt;
     return value;
   };
-  // "api";r=0;t=55
+  // "api";r=0;t=55: nothing remains until then.
   const std::string_view limit = head.Find("ratelimit");
-  if (const std::size_t at = limit.find(";t="); at != limit.npos) {
+  if (const std::size_t at = limit.find(";t="); at != limit.npos && limit.find(";r=0;") < at) {
     if (const auto seconds = number(limit.substr(at + 3))) return *seconds + 1;
   }
-  return number(head.Find("retry-after"));
+  const std::string_view after = head.Find("retry-after");
+  const auto date = HttpTime(after);
+  if (!date) return number(after);
+  // By the clock of the server.
+  const std::int64_t now = HttpTime(head.Find("date")).value_or(::time(nullptr));
+  return static_cast<std::uint64_t>(std::clamp<std::int64_t>(*date - now, 0, 1'000'000));
 }
 
 void TakeHeadLine(std::string_view line, HttpHead& head) {
@@ -202,6 +243,11 @@ bool Exchange::EndTry(const TryEnd& end) {
   if (!end.redirect.empty() && request.redirects > 0) return FollowRedirect(end);
   answer_.resent = answer_.resent || head_.status >= 500;
   if (IsWorthAnother(head_.status)) return TryLater("", true);
+  if (head_.status >= 400 && passing_ < kMostPassing && IsPassing(XmlText(text_, "Code"))) {
+    ++passing_;
+    return TryLater("", true);
+  }
+  if (const auto url = ParseUrl(request.url); url.ok()) (void)HasAnswered(*url, true);
   // A signature may have expired between two requests: the first server makes a new one.
   if (head_.status == 403 && !at_first_origin_ && tries_ < 2) return TryLater("", true);
   KeepAnswer();
@@ -250,14 +296,29 @@ bool Exchange::TryLater(const std::string& problem, bool answered) {
   const auto asked = answered ? AskedDelay() : std::nullopt;
   const milliseconds delay = std::max(RandomDelay(fruitless_), asked.value_or(milliseconds(0)));
   ++fruitless_;
-  if (fruitless_ >= request.tries || tries_ >= kMostTries ||
-      now + delay - last_progress_ > kMostWait) {
+  const Url url = ParseUrl(request.url).value_or(Url());
+  const int most_tries = request.tries > 0         ? request.tries
+                         : HasAnswered(url, false) ? kMostTries
+                                                   : kFewTries;
+  const auto seconds = [](auto time) {
+    return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
+  };
+  if (fruitless_ >= most_tries || now + delay - last_progress_ > MostWait()) {
+    const std::string tried = tries_ < 2 ? ""
+                                         : ", in " + std::to_string(tries_) + " tries over " +
+                                               seconds(now - last_progress_);
     if (answered) {
       KeepAnswer();
+      answer_.tried = tried;
     } else {
-      Fail(IoError(problem + ", in " + std::to_string(tries_) + " tries"));
+      Fail(IoError(problem + tried));
     }
     return false;
+  }
+  if (now - last_progress_ > kSaidAfter) {
+    Warn(url.origin() + ": " +
+         (answered ? "it answers " + std::to_string(head_.status) : "no answer: " + problem) +
+         "; it is asked again for up to " + seconds(MostWait()));
   }
   next_try_ = now + delay;
   return true;

@@ -94,11 +94,11 @@ class Files final : public UrlFiles {
     }
     const std::string folder = url.substr(0, url.rfind('/'));
     if (IsKnownFolder(folder)) {
-      const auto listing = Ask(folder, false);
-      if (listing.ok()) return Exists(url);
+      const Status status = Ask(folder, false).status();
+      if (status.ok()) return Exists(url);
       const MutexLock lock(mutex_);
-      doubts_.emplace(folder, listing.status());
-      return listing.status();
+      doubts_.emplace(folder, status);
+      return status;
     }
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
     return scheme->Exists(url);

@@ -180,7 +180,7 @@ Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin) {
 }
 
 std::string Said(const HttpAnswer& answer, std::string_view message) {
-  std::string line = "the server answered " + std::to_string(answer.head.status);
+  std::string line = "the server answered " + std::to_string(answer.head.status) + answer.tried;
   std::string words(Trimmed(message.substr(0, 300)));
   for (char& c : words) c = c == '\n' || c == '\r' || c == '\t' ? ' ' : c;
   return words.empty() ? line : line + ": " + words;

@@ -19,8 +19,8 @@ struct HttpHead {
 };
 // Adds a line of a head; a status line begins a new one. Lines that are no fields are passed over.
 void TakeHeadLine(std::string_view line, HttpHead& head);
-// The seconds in Retry-After, or in `t` of the `ratelimit` field of the Hub; nullopt for dates and
-// invalid values.
+// The seconds in Retry-After or until its date, or in `t` of the `ratelimit` field of the Hub if
+// nothing remains until then; nullopt for invalid values.
 std::optional<std::uint64_t> RetrySeconds(const HttpHead& head);
 
 // The parts of "https://host:port/path?query". The path is not decoded.

@@ -18,6 +18,7 @@ struct HttpAnswer {
   std::uint64_t received = 0;  // bytes of the body that went to `into` or `consume`
   bool lost = false;           // no answer arrived, but the server may have acted
   bool resent = false;         // so may it have at an earlier try
+  std::string tried = {};      // for messages: how often it was tried, if more than once
   bool redirected = false;     // another server than the first one answered
   std::uint64_t tag = 0;       // of the request
 
@@ -55,11 +56,12 @@ struct HttpRequest {
   // True to send it on a new connection: when one that was open has ended, libcurl sends a request
   // again by itself.
   bool fresh = false;
-  // Seconds with less than 1 kB/s before a try ends. A connection must be established in this time,
+  // Seconds with less than 4 kB/s before a try ends. A connection must be established in this time,
   // and in ten seconds.
   long patience = 30;
-  // The number of tries without progress.
-  int tries = 8;
+  // The number of tries without progress. 0: eight, or as many as five minutes take if the server has
+  // answered before in this run.
+  int tries = 0;
   // Receives the head of a 2xx answer before its body, and the offset in `into` at which the body
   // continues. An error ends the request.
   std::function<Status(const HttpHead&, std::uint64_t)> accept = {};

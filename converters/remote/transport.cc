@@ -31,7 +31,7 @@ using Clock = Exchange::Clock;
 using Running = std::shared_ptr<Exchange>;
 
 constexpr long kConnectSeconds = 10, kReceiveBuffer = 128 << 10, kSendBuffer = 512 << 10;
-constexpr curl_off_t kSlow = 1000;
+constexpr curl_off_t kSlow = 4000;
 // A lane with so many requests gets another one beside it.
 constexpr std::size_t kEnough = 4;
 

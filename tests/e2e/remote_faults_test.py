@@ -155,13 +155,14 @@ def nowhere(test, request):
 TABLE = [
     # what is tried again
     *(Row(f"a range is answered {answer.status}{what}", RANGE, answer, 2) for answer, what in (
-        (Answer(503), ""), (Answer(500), ""), (Answer(502, {}, b"<html>"), " with a page"), (Answer(504), ""), (Answer(408), ""),
+        (Answer(503), ""), (Answer(500), ""), (Answer(509), ""), (Answer(520), ""), (Answer(502, {"RateLimit": '"api";r=9;t=200'}), ", with a limit that is not reached"), (Answer(502, {}, b"<html>"), " with a page"), (Answer(504), ""), (Answer(408), ""),
         (Answer(429, {"Retry-After": "1"}), ", to come back in a second"))),
     Row("the connection ends before an answer", RANGE, Answer(drop=True), 2),
     Row("a body ends midway", RANGE, lambda test, request: Cut(300_000), 3),
     Row("a body ends before its first byte", RANGE, lambda test, request: Cut(0), 2),
     Row("opening is answered 503", OPEN, Answer(503), 2),
-    fails("503 without an end", RANGE, Answer(503, {}, b"busy"), IO, "503"),
+    fails("503 without an end", RANGE, Answer(503, {}, b"busy"), IO, " s", environment={"ZTSTREAM_RETRY_SECONDS": "2"}),
+    fails("no answer without an end", RANGE, Answer(drop=True), IO, " s", environment={"ZTSTREAM_RETRY_SECONDS": "2"}),
     # refusals
     fails("404", OPEN, Answer(404), IO, "no such file"),
     fails("403", OPEN, Answer(403), IO, "may not be read"),
@@ -225,6 +226,8 @@ TABLE = [
     # parts
     Row("a part is answered 503", PART, error(503, "SlowDown", "", **{"Retry-After": "1"}), 2),
     Row("a part is answered 500", PART, error(500, "InternalError"), 2),
+    *(Row(f"a part is answered {status} {code}", PART, error(status, code), 2) for status, code in (
+        (400, "RequestTimeout"), (409, "OperationAborted"), (400, "BadDigest"))),
     Row("the connection of a part ends", PART, Answer(drop=True), 2),
     Row("a part is stored, its answer is lost", PART, lambda test, request: Drop(), 1),
     fails("a part is denied", PART, error(403, "AccessDenied"), IO, "do not allow it", output="older", before=True),

@@ -516,7 +516,7 @@ class Server:
         # For the program an empty variable is not set.
         theirs = {name: "" for name in os.environ if name.startswith(("AWS_", "HF_", "HUGGING", "TRANSFORMERS_")) or
                   name.lower().endswith("_proxy") or name == "SSL_CERT_FILE"}
-        return {**theirs, "AWS_ENDPOINT_URL": self.origin, "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET,
+        return {**theirs, "ZTSTREAM_RETRY_SECONDS": "10", "AWS_ENDPOINT_URL": self.origin, "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET,
                 "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": nowhere, "AWS_SHARED_CREDENTIALS_FILE": nowhere,
                 "HF_ENDPOINT": self.origin + "/hub", "HF_HOME": nowhere, "HF_TOKEN": "", "no_proxy": "*", **more}
 
