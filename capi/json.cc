@@ -78,6 +78,13 @@ StatusOr<Value> ToValue(const Json& json, std::size_t depth) {
   if (*special) return **std::move(special);
   auto map = ToMap(json, depth);
   if (!map.ok()) return map.status();
+  // A map that only looks like one of those objects has one more '$'.
+  if (map->size() == 1) {
+    std::string& key = map->front().first;
+    const std::size_t dollars = std::min(key.find_first_not_of('$'), key.size());
+    const std::string_view bare = std::string_view(key).substr(dollars);
+    if (dollars > 1 && (bare == "bytes" || bare == "double")) key.erase(0, 1);
+  }
   return Value(*std::move(map));
 }
 

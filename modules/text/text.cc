@@ -59,6 +59,25 @@ void AppendNonFinite(double value, std::string& out) {
   out += std::string("{\"$double\":\"") + text + "\"}";
 }
 
+// Appends a map. One within a value that looks like the object of a byte string or of a number that
+// JSON lacks, or like one that was changed so, gets one more '$'.
+void AppendMap(const Value::Map& map, std::string& out, std::size_t most, bool within) {
+  out += '{';
+  std::string_view between;
+  for (const auto& [key, value] : map) {
+    if (out.size() > most) return;
+    const std::string_view bare =
+        std::string_view(key).substr(std::min(key.find_first_not_of('$'), key.size()));
+    const bool looks = within && map.size() == 1 && bare.size() < key.size() &&
+                       (bare == "bytes" || bare == "double");
+    out += between;
+    out += Quoted((looks ? "$" : "") + key) + ":";
+    AppendJson(value, out, most);
+    between = ",";
+  }
+  out += '}';
+}
+
 }  // namespace
 
 std::string Printable(std::string_view text) {
@@ -179,21 +198,12 @@ void AppendJson(const Value& value, std::string& out, std::size_t most) {
       return;
     }
     case Value::Kind::kMap:
-      return AppendJson(*value.AsMap(), out, most);
+      return AppendMap(*value.AsMap(), out, most, true);
   }
 }
 
 void AppendJson(const Value::Map& map, std::string& out, std::size_t most) {
-  out += '{';
-  std::string_view between;
-  for (const auto& [key, value] : map) {
-    if (out.size() > most) return;
-    out += between;
-    out += Quoted(key) + ":";
-    AppendJson(value, out, most);
-    between = ",";
-  }
-  out += '}';
+  AppendMap(map, out, most, false);
 }
 
 }  // namespace zt

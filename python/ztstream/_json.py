@@ -1,8 +1,12 @@
-"""Attributes as JSON: byte strings are {"$bytes": "hexadecimal"}, numbers that JSON lacks {"$double": "nan"}."""
+"""Attributes as JSON: byte strings are {"$bytes": "hexadecimal"}, numbers that JSON lacks {"$double": "nan"}, and a map within
+that only looks so has one more "$"."""
 import json
 import math
+import re
 
 from ._errors import ArgumentError
+
+_LOOKS = re.compile(r"\$+(bytes|double)")
 
 
 def _special(pairs):
@@ -13,15 +17,20 @@ def _special(pairs):
                 return bytes.fromhex(value)
             if key == "$double" and isinstance(value, str):
                 return float(value)
-        except ValueError:  # a map that a file has, which only looks so
+        except ValueError:  # of the file itself, which has no such values
             pass
+        if key.startswith("$$") and _LOOKS.fullmatch(key):
+            return {key[1:]: value}
     return dict(pairs)
 
 
 def loads(text):
     """The attributes that a text of the library stands for."""
     found = json.loads(text, object_pairs_hook=_special)
-    return found if isinstance(found, dict) else json.loads(text)
+    if isinstance(found, dict) and len(found) != 1:
+        return found
+    (key, value), = json.loads(text).items()  # the attributes themselves are a map, however they look
+    return {key: json.loads(json.dumps(value), object_pairs_hook=_special)}
 
 
 def _plain(value):
@@ -38,7 +47,8 @@ def _plain(value):
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise ArgumentError("the keys of attributes are texts")
-        return {key: _plain(each) for key, each in value.items()}
+        looks = len(value) == 1 and _LOOKS.fullmatch(*value)
+        return {"$" + key if looks else key: _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a scalar of numpy or torch
@@ -51,6 +61,9 @@ def dumps(attributes):
     if not isinstance(attributes, dict):
         raise ArgumentError("attributes are a dict")
     try:
-        return json.dumps(_plain(attributes), ensure_ascii=True, allow_nan=False).encode()
+        if not all(isinstance(key, str) for key in attributes):
+            raise ArgumentError("the keys of attributes are texts")
+        plain = {key: _plain(value) for key, value in attributes.items()}
+        return json.dumps(plain, ensure_ascii=True, allow_nan=False).encode()
     except RecursionError:
         raise ArgumentError("attributes are nested too deeply") from None

@@ -168,9 +168,11 @@ print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])
         given.pop("nan")
         self.assertEqual(found, {**given, "numpy": 1.5})
         self.assertIs(found["yes"], True)
-        for strange in ({"$bytes": "no number"}, {"$double": "x"}, {"$bytes": "00"}):
-            with ztstream.open(ztstream.save({}, attributes=strange)) as file:
-                self.assertEqual(file.attributes, strange)
+        for strange in ({"$bytes": "no number"}, {"$double": "x"}, {"$bytes": "00"}, {"$double": "nan"}, {"$$bytes": "00"}, {"$bytes": 5},
+                        {"$$$double": [{"$bytes": "ff"}]}, {"$bytes": "00", "b": 1}, {"$": 1}, {"$text": "00"}, {"$bytes": b"\0"}, {}):
+            for attributes in (strange, {"a": strange}, {"$bytes": strange}, {"a": [{"b": strange}, b"\0"], "c": strange}):
+                with ztstream.open(ztstream.save({"w": numpy.zeros(1)}, attributes=attributes)) as file:
+                    self.assertEqual(file.attributes, attributes)
         for wrong in ({"x": 1 << 64}, {"x": object()}, {1: 2}, {"x": {1: 2}}):
             with self.subTest(wrong), self.assertRaises(ztstream.ArgumentError):
                 ztstream.save_file({}, self.path("y.zt"), attributes=wrong)

@@ -204,8 +204,8 @@ ZTS_API zts_status zts_reader_find(const zts_reader* reader, const char* name, s
                                    size_t* object);
 
 /* Gets the attributes of an object, or with ZTS_FILE of the file, as a JSON object. Byte strings
- * are {"$bytes": "hexadecimal"}, numbers that JSON lacks are {"$double": "nan"}, "inf" or "-inf".
- * Free it with zts_free. */
+ * are {"$bytes": "hexadecimal"}, numbers that JSON lacks are {"$double": "nan"}, "inf" or "-inf". A
+ * map within a value that only looks so, by its one key, has one more '$'. Free it with zts_free. */
 ZTS_API zts_status zts_reader_attributes(const zts_reader* reader, size_t object, char** json);
 /* Gets an attribute of the file. ZTS_NOT_FOUND if there is none with this key, ZTS_INVALID_ARGUMENT
  * if it has another type. A key ends at its first zero byte: zts_reader_attributes has all. A text
