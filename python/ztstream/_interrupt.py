@@ -47,7 +47,7 @@ class _Call:
     def stopped(self, cancel, leave):
         """Ends it, and waits for that. False if that has to be done again, since another interrupt came."""
         try:
-            if self.taken.setdefault("by", "caller") == "thread":
+            if self.taken.setdefault("by", "caller") == "thread" and not self.ended:
                 if cancel is not None:
                     cancel()
                 self.wait(_PATIENCE if leave else -1)

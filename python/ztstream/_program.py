@@ -1,4 +1,5 @@
 """The program ztstream, which comes with the package: convert, extract, verify, diff and inspect, with what it says as JSON."""
+import contextlib
 import functools
 import json
 import os
@@ -53,8 +54,10 @@ def _outcome(words):
 
     def stop():
         stopped.append(True)
-        for process in begun:
-            process.send_signal(signal.SIGTERM)
+        for process in begun:  # none of its methods, whose lock is lost where another interrupt comes
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGTERM)
 
     return interruptibly(work, stop)
 
