@@ -105,8 +105,7 @@ class Assembly {
       whole->AddWarning("no file says the shapes of " + std::to_string(unstated_) +
                         (unstated_ == 1 ? " tensor, " : " tensors, ") + Quote(first_unstated_) +
                         (unstated_ == 1 ? "" : " the first") +
-                        ": they reach as far as the parts in the files of these " +
-                        std::to_string(sources_.size()) +
+                        ": they reach as far as the parts in " + std::to_string(sources_.size()) +
                         (sources_.size() == 1 ? " file" : " files") +
                         ", and end too early if the file of a last rank is missing");
     }

@@ -57,7 +57,7 @@ class Ranks(EndToEnd):
         self.same(self.values(source, "--include", "glob:c*"), {name: expected[name] for name in ("columns", "copies")})
         files = sorted(source.iterdir())
         self.expect(0, "convert", *files, "-o", self.path("files.zt"), says=(
-            "no file says the shapes of 4 tensors", "end too early if the file of a last rank is missing"))
+            "no file says the shapes of 4 tensors, ", " the first: they reach as far as the parts in 7 files, and ", "end too early if the file of a last rank is missing"))
         self.expect(0, "diff", source, self.path("files.zt"))
         self.refused(files[0], "it may be the first part of a tensor")
         self.refused(files[2], "it is one rank's part of a tensor, at [0, 2]; name the files of all ranks, or their folder")
