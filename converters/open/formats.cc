@@ -15,6 +15,7 @@ import zt.convert.layout;
 import zt.convert.npy;
 import zt.convert.onnx;
 import zt.convert.safetensors;
+import zt.convert.shards;
 import zt.convert.torch;
 import zt.convert.zip;
 import zt.convert.zt;
@@ -174,37 +175,37 @@ bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && Look
 bool IsHdf5Head(std::span<const std::byte> head) { return LooksLikeHdf5(head) && !IsZtHead(head); }
 
 constexpr Format kFormats[] = {
-    {"safetensors", "safetensors", ".safetensors", ".safetensors.index.json", "",
-     LooksLikeSafetensors, [](FormatInput in) { return OpenSafetensors(std::move(in.bytes)); },
+    {"safetensors", "safetensors", ".safetensors", true, "", LooksLikeSafetensors,
+     [](FormatInput in) { return OpenSafetensors(std::move(in.bytes)); },
      [](const std::string& path, const FileNames&, const SourceOptions& options) {
        return OpenSafetensorsFolder(path, options);
      },
      PlanSafetensorsFile},
-    {"npy", "npy 1 to 3", ".npy", "", "", LooksLikeNpy,
+    {"npy", "npy 1 to 3", ".npy", false, "", LooksLikeNpy,
      [](FormatInput in) { return OpenNpy(std::move(in.bytes), in.stem, in.options); },
      [](const std::string& path, const FileNames&, const SourceOptions& options) {
        return OpenNpyFolder(path, options);
      },
      PlanNpyFile},
-    {"npz", "npz", ".npz", "", "a zip archive", LooksLikeZip, OpenNpzFile, nullptr, PlanNpzFile},
-    {"gguf", "GGUF 1 to 3", ".gguf", "", "", LooksLikeGguf,
+    {"npz", "npz", ".npz", false, "a zip archive", LooksLikeZip, OpenNpzFile, nullptr, PlanNpzFile},
+    {"gguf", "GGUF 1 to 3", ".gguf", false, "", LooksLikeGguf,
      [](FormatInput in) {
        return in.path.empty() ? OpenGguf(std::move(in.bytes)) : OpenGgufSet(in.path, in.options);
      },
      OpenGgufIn, PlanGgufFile},
     // The suffix of files in folders; a single .pt or .pth file is recognised by its content.
-    {"torch", "PyTorch", ".bin", ".bin.index.json", "", LooksLikeTorchStream,
+    {"torch", "PyTorch", ".bin", true, "", LooksLikeTorchStream,
      [](FormatInput in) { return OpenTorch(std::move(in.bytes), in.stem, in.options); },
      [](const std::string& path, const FileNames&, const SourceOptions& options) {
        return OpenTorchFolder(path, options);
      },
      nullptr},
-    {"onnx", "ONNX", ".onnx", "", "", LooksLikeOnnx,
+    {"onnx", "ONNX", ".onnx", false, "", LooksLikeOnnx,
      [](FormatInput in) { return OpenOnnx(std::move(in.bytes), in.path, in.options); }, nullptr,
      nullptr},
-    {"hdf5", "HDF5, Keras", ".h5 .hdf5 .keras", "", "", IsHdf5Head,
+    {"hdf5", "HDF5, Keras", ".h5 .hdf5 .keras", false, "", IsHdf5Head,
      [](FormatInput in) { return g_open_hdf5(std::move(in.bytes), in.options); }, nullptr, nullptr},
-    {"zt", "zTensor 2.0, 1.x, 0.1", ".zt", ".zt.index.json", "a .zt file", IsZtHead,
+    {"zt", "zTensor 2.0, 1.x, 0.1", ".zt", true, "a .zt file", IsZtHead,
      [](FormatInput in) {
        return OpenZt(std::move(in.bytes), in.options,
                      in.path.empty() ? ShardFinder() : ShardsBeside(in.path, in.options));
@@ -237,6 +238,12 @@ const Format* FindFormat(std::string_view name) {
   const auto* const found = std::ranges::find(kFormats, name, &Format::name);
   return found == std::end(kFormats) ? nullptr : found;
 }
+
+bool IsIndexOf(const Format& format, std::string_view file) {
+  return format.indexed && zt::IsIndexOf(file, Words(format.suffixes)[0]);
+}
+
+bool IsIndexPath(std::string_view path) { return zt::IsIndexOf(path, ".zt"); }
 
 bool HasSuffix(const Format& format, std::string_view file) {
   return IsIndexOf(format, file) ||

@@ -247,8 +247,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     const bool any = options.format.empty() || FindFormat(options.format)->open_folder == nullptr;
     for (const Format& format : Formats()) {
       if (format.open_folder == nullptr || (!any && format.name != options.format)) continue;
-      suffixes.push_back(
-          "*" + std::string(format.name == "zt" ? format.index : Words(format.suffixes)[0]));
+      suffixes.push_back("*" + std::string(Words(format.suffixes)[0]) +
+                         (format.name == "zt" ? ".index.json" : ""));
     }
     ZT_ASSIGN_OR_RETURN(auto ranks, RankFilesIn(path));
     if (ranks.size() > 1) {

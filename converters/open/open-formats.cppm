@@ -26,8 +26,8 @@ struct Format {
   std::string_view title;  // with its versions: "npy 1 to 3"
   // Suffixes of its files, separated by blanks; the usual one first.
   std::string_view suffixes;
-  // The suffix of its indexes. An index is opened like its folder.
-  std::string_view index;
+  // True if its shards, of the first suffix, have an index. It is opened like its folder.
+  bool indexed;
   // "a zip archive", if the format cannot be read from a pipe; else empty.
   std::string_view read_from_end;
   // True if the first bytes are those of this format.
@@ -54,12 +54,10 @@ inline constexpr std::string_view kReadFormats = "safetensors npy npz gguf torch
 inline constexpr std::string_view kWrittenFormats = "safetensors npy npz gguf";
 // Null if no format has this name.
 const Format* FindFormat(std::string_view name);
-// True if `file` has the suffix of an index of this format.
-inline bool IsIndexOf(const Format& format, std::string_view file) {
-  return !format.index.empty() && file.ends_with(format.index);
-}
-// True if the path has the suffix of an index of .zt shards.
-inline bool IsIndexPath(std::string_view path) { return path.ends_with(".zt.index.json"); }
+// True if `file` has the name of an index of this format.
+bool IsIndexOf(const Format& format, std::string_view file);
+// True if the path has the name of an index of .zt shards.
+bool IsIndexPath(std::string_view path);
 // True if `file` has a suffix of this format or of its index.
 bool HasSuffix(const Format& format, std::string_view file);
 
@@ -82,6 +80,8 @@ inline constexpr std::size_t kHeadBytes = kHdf5HeadBytes;
 // to do: kUnimplemented for a kind that is known but not read, kDataLoss for an empty or unknown
 // file.
 StatusOr<const Format*> Recognise(std::span<const std::byte> head);
+// True for a Git LFS pointer.
+bool IsLfsPointer(std::span<const std::byte> head);
 // "a Git LFS pointer, ...": the kind of a known file of another format, and what to do with it.
 std::optional<std::string> NameForeign(std::span<const std::byte> head);
 

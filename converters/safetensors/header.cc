@@ -454,7 +454,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string&
   const auto open = [](std::shared_ptr<ByteSource> bytes, const std::string&, const ShardIndex&) {
     return OpenSafetensors(std::move(bytes));
   };
-  return OpenShards(path, {".safetensors", ".safetensors.index.json", open}, options);
+  return OpenShards(path, {".safetensors", open}, options);
 }
 
 }  // namespace zt

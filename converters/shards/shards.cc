@@ -20,11 +20,33 @@ constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
 
 constexpr std::size_t kMostNamed = 20;  // shards or gaps per message
 
+constexpr std::string_view kOf = "-of-";
+
+bool IsOneOf(char c, std::string_view characters) { return characters.find(c) != characters.npos; }
+
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
+char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// True if a name goes on behind the count of shards: "-fp8.safetensors".
+bool IsBoundary(std::string_view rest) { return rest.empty() || IsOneOf(rest.front(), "-_."); }
+
+// The last place before `end` of "-of-", in any case, or with "_".
+std::size_t FindOf(std::string_view file, std::size_t end) {
+  while (end-- > 0) {
+    const std::string_view at = file.substr(end, kOf.size());
+    if (at.size() == kOf.size() && IsOneOf(at[0], "-_") && Lower(at[1]) == 'o' &&
+        Lower(at[2]) == 'f' && IsOneOf(at[3], "-_"))
+      return end;
+  }
+  return file.npos;
+}
+
 // Removes the number at the end of `text` and returns it; nullopt if there is none, or it has
 // more than nine digits.
 std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
   std::size_t begin = text.size();
-  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
+  while (begin > 0 && IsDigit(text[begin - 1])) --begin;
   const std::string_view digits = text.substr(begin);
   if (digits.empty() || digits.size() > 9) return std::nullopt;
   text.remove_suffix(digits.size());
@@ -46,19 +68,46 @@ std::string OfAllRanks(std::string set) {
 }  // namespace
 
 std::optional<ShardName> ParseShardName(std::string_view file, std::string_view suffix) {
-  std::string_view rest = file;
-  rest.remove_suffix(std::min(rest.size(), suffix.size()));
-  const auto count = TakeNumber(rest);
-  if (!file.ends_with(suffix) || !count || !rest.ends_with("-of-")) return std::nullopt;
-  const std::string_view tail = file.substr(rest.size() - 4);
-  rest.remove_suffix(4);
-  const std::size_t end = rest.size();
-  const auto part = TakeNumber(rest);
-  if (!part || !rest.ends_with('-') || *part > *count) return std::nullopt;
-  const int width = static_cast<int>(end - rest.size());
-  std::string set = std::string(rest) + "*" + std::string(tail);
-  rest.remove_suffix(1);
-  return ShardName{std::string(rest), *part, *count, std::move(set), width};
+  if (!file.ends_with(suffix)) return std::nullopt;
+  for (std::size_t of = file.size(); (of = FindOf(file, of)) != file.npos;) {
+    std::size_t end = of + kOf.size();
+    while (end < file.size() && IsDigit(file[end])) ++end;
+    std::string_view before = file.substr(0, of), number = file.substr(0, end);
+    const auto count = TakeNumber(number);
+    const auto part = TakeNumber(before);
+    if (!count || !part || *part > *count || !IsBoundary(file.substr(end)) ||
+        !(before.empty() || IsOneOf(before.back(), "-_./")))
+      continue;
+    std::string set = std::string(before) + "*" + std::string(file.substr(of));
+    const int width = static_cast<int>(of - before.size());
+    if (!before.empty() && before.back() != '/') before.remove_suffix(1);
+    return ShardName{std::string(before),           *part,          *count,
+                     std::string(file.substr(end)), std::move(set), width};
+  }
+  return std::nullopt;
+}
+
+std::optional<IndexName> ParseIndexName(std::string_view file) {
+  constexpr std::string_view kEnd = ".json", kIndex = ".index";
+  if (!file.ends_with(kEnd)) return std::nullopt;
+  file.remove_suffix(kEnd.size());
+  std::string_view variant;
+  if (!file.ends_with(kIndex)) {
+    const std::size_t dot = file.rfind('.');
+    if (dot == file.npos || !file.substr(0, dot).ends_with(kIndex)) return std::nullopt;
+    variant = file.substr(dot + 1);
+    file = file.substr(0, dot);
+  }
+  file.remove_suffix(kIndex.size());
+  const std::size_t dot = file.rfind('.');
+  if (dot == file.npos || file.find('/', dot) != file.npos) return std::nullopt;
+  return IndexName{std::string(file.substr(0, dot)), std::string(file.substr(dot)),
+                   std::string(variant)};
+}
+
+bool IsIndexOf(std::string_view file, std::string_view suffix) {
+  const auto name = ParseIndexName(file);
+  return name && name->suffix == suffix;
 }
 
 std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t first,
@@ -183,6 +232,25 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
   return foreign;
 }
 
+// The patterns of the numbered sets to which the files belong.
+std::set<std::string> SetsOf(const auto& files, std::string_view suffix) {
+  std::set<std::string> sets;
+  for (const std::string& file : files) {
+    if (auto name = ParseShardName(file, suffix); name && name->count > 1)
+      sets.insert(std::move(name->set));
+  }
+  return sets;
+}
+
+// kInvalidArgument if the files are of several numbered sets: two models, or one twice.
+Status CheckOneSet(std::span<const std::string> files, std::string_view suffix) {
+  const std::set<std::string> sets = SetsOf(files, suffix);
+  if (sets.size() < 2) return OkStatus();
+  return InvalidArgument("the folder has no index, and several sets of shards, " +
+                         Quote(*sets.begin()) + " and " + Quote(*std::next(sets.begin())) +
+                         " among them; name the files of one");
+}
+
 // Opens the shards of an index, sorted by name. Every (tensor, shard) pair of the index must exist,
 // and the shards must have no others.
 StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
@@ -196,7 +264,17 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   std::set<std::string> shards;
   for (const auto& [tensor, shard] : map) shards.insert(shard);
   for (const auto& [shard, file] : contents->files) shards.insert(shard);
-  const std::vector<std::string> listed(shards.begin(), shards.end());
+  std::vector<std::string> listed(shards.begin(), shards.end());
+  // A shard without tensors needs no place in the index.
+  const std::set<std::string> sets = SetsOf(listed, format.suffix);
+  std::set<std::string> empty;
+  for (const std::string& file : present) {
+    const auto name = ParseShardName(file, format.suffix);
+    if (shards.contains(file) || !name || !sets.contains(name->set)) continue;
+    const auto source = OpenShard(folder, file, format, *contents, options);
+    if (source.ok() && (*source)->objects().empty()) empty.insert(file);
+  }
+  listed.insert(listed.end(), empty.begin(), empty.end());
   ZT_RETURN_IF_ERROR(Annotate(CheckSets(listed, format.suffix, "it leaves out shards"), index));
   ZT_RETURN_IF_ERROR(CheckPresent(folder, shards));
   std::vector<std::unique_ptr<TensorSource>> sources;
@@ -230,15 +308,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
                       MergeSources(std::move(sources), std::move(names)));
   merged->AddOtherFile((folder / index).string());
-  const std::string stem = index.substr(0, index.size() - format.index_suffix.size());
+  const auto index_name = ParseIndexName(index);
   for (const std::string& file : present) {
-    if (shards.contains(file)) continue;
+    if (shards.contains(file) || empty.contains(file)) continue;
     if (!format.refuse_unlisted) {
       merged->AddWarning(file + " is not in " + index + ", so its tensors are not read");
       continue;
     }
     const auto name = ParseShardName(file, format.suffix);
-    if (name && name->stem == stem)
+    if (name && index_name && name->stem == index_name->stem)
       return InvalidData(file + " is not in " + index + "; it is of another conversion");
   }
   return merged;
@@ -267,10 +345,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
   if (!listed.ok() && !unlisted) return listed.status();
   for (const std::string& name : listed.ok() ? *listed : std::vector<std::string>()) {
     if (name.ends_with(format.suffix)) files.push_back(name);
-    if (name.ends_with(format.index_suffix) && folder == fs::path(path)) indices.push_back(name);
+    if (IsIndexOf(name, format.suffix) && folder == fs::path(path)) indices.push_back(name);
   }
   std::sort(files.begin(), files.end());
   std::sort(indices.begin(), indices.end());
+  // The one without a variant is meant, as other programs take it.
+  const auto variants = std::stable_partition(
+      indices.begin(), indices.end(),
+      [](const std::string& name) { return ParseIndexName(name)->variant.empty(); });
+  if (variants == indices.begin() + 1) indices.erase(variants, indices.end());
   if (indices.size() > 1) {
     return InvalidArgument("the folder has several indices, " + indices[0] + " and " + indices[1] +
                            " among them; name one");
@@ -281,6 +364,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                            " files");
   ZT_RETURN_IF_ERROR(
       CheckSets(files, format.suffix, "there is no index, and the folder lacks shards"));
+  ZT_RETURN_IF_ERROR(CheckOneSet(files, format.suffix));
   const std::vector<std::string> foreign = TakeForeign(folder, format, options, files);
   std::vector<std::unique_ptr<TensorSource>> sources;
   for (const std::string& file : files) {

@@ -26,8 +26,7 @@ StatusOr<ShardIndex> ReadShardIndex(const std::string& path);
 
 // The file names of a format's shards, and how to open a shard.
 struct ShardFormat {
-  std::string_view suffix;        // ".safetensors"
-  std::string_view index_suffix;  // ".safetensors.index.json"
+  std::string_view suffix;  // ".safetensors"
   // Opens a shard. `file` is its name in the folder. `index` is empty if the folder has no index.
   std::function<StatusOr<std::unique_ptr<TensorSource>>(
       std::shared_ptr<ByteSource>, const std::string& file, const ShardIndex& index)>
@@ -42,15 +41,29 @@ struct ShardFormat {
   bool (*recognise)(std::span<const std::byte> head) = nullptr;
 };
 
-// The parts of a name such as "model-00002-of-00003.safetensors".
+// The parts of the name of a shard: a number and a count ("00002-of-00003", in any case and with any
+// of "-_" around "of") somewhere between a stem and what all shards of the set end in.
 struct ShardName {
   std::string stem;  // "model"
   std::uint64_t part = 0, count = 0;
-  std::string set;  // pattern of the set: "model-*-of-00003.safetensors"
-  int width = 0;    // number of digits of `part`
+  std::string tail;  // ".fp16.safetensors"
+  std::string set;   // pattern of the set: "model-*-of-00003.fp16.safetensors"
+  int width = 0;     // number of digits of `part`
+};
+// nullopt if `file` does not end in `suffix`, or has no such name.
+std::optional<ShardName> ParseShardName(std::string_view file, std::string_view suffix);
+
+// The parts of the name of an index: "model.safetensors.index.json", or of a variant
+// "model.safetensors.index.fp16.json" or "model.fp16.safetensors.index.json".
+struct IndexName {
+  std::string stem;     // "model"; of the third form "model.fp16"
+  std::string suffix;   // of the shards: ".safetensors"
+  std::string variant;  // "fp16" of the second form
 };
 // nullopt if `file` has no such name.
-std::optional<ShardName> ParseShardName(std::string_view file, std::string_view suffix);
+std::optional<IndexName> ParseIndexName(std::string_view file);
+// True if `file` has the name of an index of shards with this suffix.
+bool IsIndexOf(std::string_view file, std::string_view suffix);
 // The numbers from `first` to `last` that are not in `parts`: "00002, 00004 to 00007". Empty
 // if none is missing.
 std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t first,
@@ -61,10 +74,11 @@ std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t fir
 Status CheckSets(std::span<const std::string> files, std::string_view suffix,
                  std::string_view what);
 
-// Opens a folder with one index, or the index itself: all shards as one source. The index must list
-// exactly the tensors of its shards. Without an index, the shards are all files of the folder with
-// the format's suffix, sorted by name; tensors of which each holds a part are put together (see
-// zt.convert.parts). Files named as parts of a set ("-00001-of-00003") must be
+// Opens a folder with one index, or the index itself: all shards as one source. Of several indices
+// the only one without a variant is taken. The index must list exactly the tensors of its shards.
+// Without an index, the shards are all files of the folder with the format's suffix, sorted by
+// name; tensors of which each holds a part are put together (see zt.convert.parts). Files named as
+// parts of a set ("-00001-of-00003") must be
 // the whole set; kDataLoss lists all missing ones. Errors name the file, relative to the folder.
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                                                    const ShardFormat& format,

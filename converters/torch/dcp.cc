@@ -373,7 +373,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
       return OpenOneOf(std::move(bytes), fs::path(file).stem().string(), options.memory_limit,
                        memory);
     };
-    return OpenShards(path, {".bin", ".bin.index.json", open, false, LooksLikeTorch}, options);
+    return OpenShards(path, {".bin", open, false, LooksLikeTorch}, options);
   }
   ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata, options), kMetadata));
   const std::string file = (fs::path(path) / kMetadata).string();

@@ -60,7 +60,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenZtShards(const std::string& path,
       return InvalidData("its plan is not that of the index");
     return source;
   };
-  return OpenShards(path, {".zt", ".zt.index.json", open, true}, options);
+  return OpenShards(path, {".zt", open, true}, options);
 }
 
 }  // namespace zt
