@@ -14,10 +14,15 @@ inline constexpr std::string_view kQuantConfigAttribute = "quantization_config";
 // {name, dtype, shape}.
 inline constexpr std::string_view kSourceTensorsAttribute = "source_tensors";
 
+// The object that a JSON text is, in its order. kDataLoss if it is none, has a key twice, or nests
+// deeper than 32 levels.
+extern "C++" StatusOr<Value::Map> ParseJsonObject(std::string_view text);
+
 // A checkpoint's quantization configuration.
 struct QuantConfig {
-  std::string file;    // its path, for messages; empty if there is none
-  Value::Map content;  // the JSON object, in its order
+  std::string file;       // its name; empty if there is none
+  Value::Map content;     // the JSON object, in its order
+  std::string path = {};  // of the file
 };
 
 // Finds the configuration of a checkpoint, given as the program's inputs: folders, or files, whose

@@ -53,7 +53,7 @@ StatusOr<QuantConfig> FindInFolder(const fs::path& folder) {
         ReadConfig(path, name == "config.json" ? std::span<const std::string_view>(kMembers)
                                                : std::span<const std::string_view>());
     if (!content.ok()) return WithFile(content.status(), path.string());
-    if (*content) return QuantConfig{std::string(name), **std::move(content)};
+    if (*content) return QuantConfig{std::string(name), **std::move(content), path.string()};
   }
   return QuantConfig{};
 }

@@ -16,6 +16,10 @@
 import zt.core;
 
 namespace zt {
+
+StatusOr<std::optional<Value::Map>> ParseQuantConfig(std::string_view text,
+                                                     std::span<const std::string_view> members);
+
 namespace {
 
 namespace dom = simdjson::dom;
@@ -69,6 +73,12 @@ StatusOr<Value> ToValue(const dom::element& element, int depth) {
 }
 
 }  // namespace
+
+StatusOr<Value::Map> ParseJsonObject(std::string_view text) {
+  auto map = ParseQuantConfig(text, {});
+  if (!map.ok()) return map.status();
+  return **std::move(map);
+}
 
 StatusOr<std::optional<Value::Map>> ParseQuantConfig(std::string_view text,
                                                      std::span<const std::string_view> members) {

@@ -50,7 +50,8 @@ std::string GgufSetOf(const std::string& path);
 // attribute the metadata is empty and the version 3. kUnimplemented, naming the tensor, if GGUF has
 // no type for it: formats other than dense and gguf.*, dtypes u8 u16 u32 u64 bool, logical types,
 // more than 4 dimensions; or if its name has more than 63 bytes. kDataLoss if a file with the
-// attribute's metadata could not be read.
-StatusOr<FileLayout> PlanGguf(const TensorSource& source, std::span<const std::uint32_t> objects);
+// attribute's metadata could not be read. `record`, if it is not null, stands for the attribute.
+StatusOr<FileLayout> PlanGguf(const TensorSource& source, std::span<const std::uint32_t> objects,
+                              const Value* record = nullptr);
 
 }  // namespace zt

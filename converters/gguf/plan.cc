@@ -150,9 +150,9 @@ class GgufPlanner {
   GgufPlanner(const TensorSource& source, std::span<const std::uint32_t> selected)
       : source_(source), selected_(selected) {}
 
-  StatusOr<FileLayout> Run() {
-    if (const Value* attribute = FindMember(source_.attributes(), "gguf")) {
-      ZT_ASSIGN_OR_RETURN(record_, ReadRecord(*attribute));
+  StatusOr<FileLayout> Run(const Value* record) {
+    if (record != nullptr) {
+      ZT_ASSIGN_OR_RETURN(record_, ReadRecord(*record));
     }
     ZT_RETURN_IF_ERROR(AddTensors());
     ChoosePairs();
@@ -297,8 +297,10 @@ class GgufPlanner {
 
 }  // namespace
 
-StatusOr<FileLayout> PlanGguf(const TensorSource& source, std::span<const std::uint32_t> objects) {
-  return GgufPlanner(source, objects).Run();
+StatusOr<FileLayout> PlanGguf(const TensorSource& source, std::span<const std::uint32_t> objects,
+                              const Value* record) {
+  if (record == nullptr) record = FindMember(source.attributes(), "gguf");
+  return GgufPlanner(source, objects).Run(record);
 }
 
 }  // namespace zt

@@ -8,6 +8,7 @@ module zt.open;
 import zt.std;
 import :formats;
 import :options;
+import zt.convert.composite;
 import zt.convert.files;
 import zt.convert.gguf;
 import zt.convert.hdf5;
@@ -29,6 +30,9 @@ namespace zt {
 namespace {
 
 // ---- output formats: the layout of a file, with warnings of what the format does not keep -------
+
+// A key of safetensors' metadata, and its usual value.
+constexpr std::string_view kFor = "format", kForTorch = "pt";
 
 std::string Listed(const std::vector<std::string>& names) {
   std::string out;
@@ -53,8 +57,8 @@ std::vector<std::string> NumpyLosses(const TensorSource& source,
 }
 
 // Root attributes become __metadata__, which holds only text; other values become JSON. Hugging
-// Face's libraries refuse metadata that does not say for whom it is, so it says "pt" if it says
-// nothing.
+// Face's libraries refuse metadata that does not say for whom it is, and some of them a file without
+// any, so it says "pt" if it says nothing.
 StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
                                          const std::vector<std::uint32_t>& selected) {
   std::vector<std::pair<std::string, std::string>> metadata;
@@ -71,16 +75,16 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
       as_json.push_back(key);
     }
   }
-  constexpr std::string_view kFor = "format";
   const bool says =
       std::ranges::any_of(metadata, [&](const auto& each) { return each.first == kFor; });
-  const bool adds = !metadata.empty() && !says;
-  if (adds) metadata.emplace_back(kFor, "pt");
-  ZT_ASSIGN_OR_RETURN(
-      FileLayout layout,
-      PlanSafetensors(source, selected,
-                      stated ? std::optional<SafetensorsMetadata>(metadata) : std::nullopt));
-  if (adds) {
+  const bool warns = !metadata.empty() && !says;
+  const bool adds = warns || !stated;
+  if (adds) metadata.emplace_back(kFor, kForTorch);
+  ZT_ASSIGN_OR_RETURN(FileLayout layout,
+                      PlanSafetensors(source, selected,
+                                      stated || adds ? std::optional<SafetensorsMetadata>(metadata)
+                                                     : std::nullopt));
+  if (warns) {
     layout.warnings.emplace_back(
         "its metadata get \"format\": \"pt\", without which Hugging Face's libraries refuse it");
   }
@@ -95,8 +99,16 @@ namespace {
 
 StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
                                   const std::vector<std::uint32_t>& selected) {
-  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanGguf(source, selected));
-  if (FindMember(source.attributes(), "gguf") == nullptr) {
+  const Value* const attribute = FindMember(source.attributes(), "gguf");
+  // PlanSafetensorsFile made a text of it.
+  std::optional<Value> record;
+  if (attribute != nullptr && attribute->AsString() != nullptr) {
+    auto json = ParseJsonObject(*attribute->AsString());
+    if (!json.ok()) return Annotate(json.status(), "root attribute 'gguf'");
+    record = FromJson(*std::move(json));
+  }
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanGguf(source, selected, record ? &*record : nullptr));
+  if (attribute == nullptr) {
     layout.warnings.emplace_back(
         "llama.cpp cannot load the output, because the input has no GGUF metadata; "
         "its convert_hf_to_gguf.py makes a complete file from the checkpoint's "
@@ -104,7 +116,8 @@ StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
   }
   std::vector<std::string> lost;
   for (const auto& [key, value] : source.attributes()) {
-    if (key != "gguf" && key != kFolderAttribute) lost.push_back(key);
+    const bool ours = record && key == kFor && value == Value(kForTorch);
+    if (key != "gguf" && key != kFolderAttribute && !ours) lost.push_back(key);
   }
   if (!lost.empty())
     layout.warnings.push_back("GGUF does not keep attributes of the whole file: " + Listed(lost));
