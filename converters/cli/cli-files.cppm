@@ -14,10 +14,11 @@ std::string WhyNoFiles(SpecVersion version);
 // the original weight files are removed if the plan changes tensors. Returns warnings.
 std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan);
 
-// For the comparison of two sources: if `other` has no files, and none were asked for, removes
-// those of `side`, prints a note and returns how many they were.
+// For the comparison of two sources: if `other`, opened from these paths, has no files, is no folder
+// that could have some, and none were asked for, removes those of `side` that are not named like
+// weights, prints a note and returns how many they were.
 StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
-                                   const Args& args);
+                                   const std::vector<std::string>& other_paths, const Args& args);
 
 // Prints how many files were left out, or, if `verbose`, each of them with the reason.
 void NoteLeftOut(const Args& args);

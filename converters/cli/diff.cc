@@ -108,12 +108,13 @@ StatusOr<std::vector<std::string>> Renamed(const TensorSource& first, const Rule
 
 StatusOr<Comparison> Diff(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first,
-                      OpenUngrouped({args.inputs[0]}, args.source_options()));
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second,
-                      OpenUngrouped({args.inputs[1]}, args.source_options()));
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_first, MatchFiles(first, *second, args));
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_second, MatchFiles(second, *first, args));
+  SourceOptions input = args.source_options();
+  input.any_size = true;
+  const std::vector<std::string> paths[] = {{args.inputs[0]}, {args.inputs[1]}};
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first, OpenUngrouped(paths[0], input));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second, OpenUngrouped(paths[1], input));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_first, MatchFiles(first, *second, paths[1], args));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t of_second, MatchFiles(second, *first, paths[0], args));
   CompareOptions options;
   ZT_ASSIGN_OR_RETURN(options.names, Renamed(*first, rules));
   std::vector<std::string_view> names = NamesOf(*second), more = NamesOf(*first);

@@ -75,14 +75,17 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
 }
 
 StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
-                                   const Args& args) {
-  const std::uint64_t files = CountFiles(side->objects());
-  if (files == 0 || CountFiles(other.objects()) > 0 || !args.files.empty()) return 0;
-  if (!args.quiet)
+                                   const std::vector<std::string>& other_paths, const Args& args) {
+  // A folder without files lacks them.
+  const bool folder = other_paths.size() == 1 && IsFolder(other_paths[0]) && other.format() != "zt";
+  if (CountFiles(other.objects()) > 0 || !args.files.empty() || folder) return 0;
+  const std::uint64_t before = CountFiles(side->objects());
+  ZT_ASSIGN_OR_RETURN(side, SelectFiles(std::move(side), IsNamedLikeWeights, false));
+  const std::uint64_t files = before - CountFiles(side->objects());
+  if (files > 0 && !args.quiet) {
     Note(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +
          " not compared: the other side has none");
-  ZT_ASSIGN_OR_RETURN(
-      side, SelectFiles(std::move(side), [](const std::string&) { return false; }, false));
+  }
   return files;
 }
 

@@ -21,6 +21,7 @@ import :support;
 import zt.convert.files;
 import zt.convert.layout;
 import zt.convert.safetensors;
+import zt.convert.shards;
 
 namespace zt::cli::internal {
 namespace {
@@ -28,9 +29,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".safetensors", kIndexSuffix = ".safetensors.index.json";
+constexpr std::uint64_t kMostIndexBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kStep = std::uint64_t{1} << 20;  // of a file, at once
 
 using Selection = std::vector<std::uint32_t>;
+
+// The folder that a name may begin with, with its '/'.
+std::string_view PrefixOf(std::string_view name) { return name.substr(0, name.find('/') + 1); }
 
 struct Weights {
   std::string path;
@@ -46,15 +51,20 @@ struct FolderPlan {
   bool verbatim = false;  // as the model came
 };
 
-// The files that the model's attribute describes, if they hold all that is selected; else `why`
-// says what is in the way.
-StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, const Selection& selected,
+// The files of which the model's attribute keeps the headers; what they do not hold stays in
+// `selected`. If that has to be in them, there are none, and `why` says what is in the way.
+StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, Selection& selected,
                                          const std::vector<WeightFile>& files, std::string& why) {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
   for (const std::uint32_t index : selected) by_name.emplace(source.objects()[index].name, index);
   std::unordered_set<std::uint32_t> found;
   std::vector<Weights> weights;
+  std::set<std::string_view, std::less<>> anew;  // prefixes of what came in another format
   for (const WeightFile& file : files) {
+    if (!file.from.empty()) {
+      anew.insert(file.prefix);
+      continue;
+    }
     if (file.header.empty()) {
       why = "a conversion changed tensors";
       return std::vector<Weights>();
@@ -73,9 +83,19 @@ StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, const Selec
     if (!layout.ok()) return Annotate(layout.status(), Quote(file.path));
     weights.push_back({file.path, *std::move(layout)});
   }
-  if (found.size() == selected.size()) return weights;
-  why = Counted(selected.size() - found.size(), "tensor") + " came from elsewhere";
-  return std::vector<Weights>();
+  Selection rest;
+  std::size_t strange = 0;
+  for (const std::uint32_t index : selected) {
+    if (found.contains(index)) continue;
+    rest.push_back(index);
+    strange += anew.contains(PrefixOf(source.objects()[index].name)) || anew.contains("") ? 0 : 1;
+  }
+  if (strange > 0) {
+    why = Counted(strange, "tensor") + " came from elsewhere";
+    return std::vector<Weights>();
+  }
+  selected = std::move(rest);
+  return weights;
 }
 
 // Divides the tensors into new files, in order: each has at most `most` bytes, or one tensor.
@@ -104,7 +124,8 @@ struct Group {
 
 // The path of a file of weights without its shard number and suffix.
 std::string StemOf(const WeightFile& file) {
-  if (const auto shard = ParseShardName(file.path, kSuffix)) return shard->stem;
+  if (const auto shard = ParseShardName(file.path, kSuffix))
+    return shard->stem + shard->tail.substr(0, shard->tail.size() - kSuffix.size());
   const std::string_view path = file.path;
   if (path.ends_with(kSuffix)) return std::string(path.substr(0, path.size() - kSuffix.size()));
   return std::string(path.substr(0, path.rfind('/') + 1)) + "model";
@@ -124,15 +145,13 @@ std::vector<Group> GroupByPrefix(const TensorSource& source, const Selection& se
   }
   groups.emplace("", Group{"", "model", {}});
   for (const std::uint32_t index : selected) {
-    const std::string_view name = source.objects()[index].name;
-    const auto group = groups.find(name.substr(0, name.find('/') + 1));
+    const auto group = groups.find(PrefixOf(source.objects()[index].name));
     (group == groups.end() ? groups.begin() : group)->second.objects.push_back(index);
   }
   std::vector<Group> out;
   for (auto& [prefix, group] : groups) {
     if (!group.objects.empty()) out.push_back(std::move(group));
   }
-  if (out.empty()) out.push_back({"", "model", {}});
   return out;
 }
 
@@ -184,7 +203,7 @@ Status PlanGroup(const TensorSource& source, const Group& group, std::uint64_t m
     ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanSafetensorsFile(source, parts[i]));
     plan.weights.push_back({NewName(group, i + 1, parts.size()), std::move(layout)});
   }
-  if (before == 0) plan.warnings = plan.weights.front().layout.warnings;
+  if (plan.warnings.empty()) plan.warnings = plan.weights[before].layout.warnings;
   if (parts.size() == 1) return OkStatus();
   plan.indices.emplace_back(group.stem + std::string(kIndexSuffix),
                             IndexText(source, parts, std::span(plan.weights).subspan(before)));
@@ -193,9 +212,11 @@ Status PlanGroup(const TensorSource& source, const Group& group, std::uint64_t m
 
 Status PlanNew(TensorSource& source, const Selection& selected,
                const std::vector<WeightFile>& known, std::uint64_t most, FolderPlan& plan) {
-  std::erase_if(plan.files,
-                [](const FileEntry& file) { return file.path.ends_with(kIndexSuffix); });
-  const std::vector<Group> groups = GroupByPrefix(source, selected, known);
+  std::vector<Group> groups = GroupByPrefix(source, selected, known);
+  // A folder of files alone has no weights.
+  if (groups.empty() && plan.weights.empty() && plan.files.empty())
+    groups.push_back({"", "model", {}});
+  if (groups.empty()) return OkStatus();
   std::optional<ShortNames> short_names;
   if (!groups.back().prefix.empty()) short_names.emplace(source, groups);
   const TensorSource& named = short_names ? *short_names : source;
@@ -203,8 +224,53 @@ Status PlanNew(TensorSource& source, const Selection& selected,
   return OkStatus();
 }
 
-StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source,
-                                    const Selection& selected) {
+// The content of a file object, piece by piece.
+Status ReadFile(TensorSource& source, const FileEntry& file,
+                const std::function<Status(std::span<const std::byte>)>& take) {
+  const std::uint64_t frame = source.preferred_read({file.object, 0});
+  const std::uint64_t step = std::max(frame, kStep);
+  std::vector<std::byte> piece(std::min(step, file.bytes));
+  for (std::uint64_t at = 0; at < file.bytes;) {
+    const auto part = std::span(piece).first(std::min<std::uint64_t>(step, file.bytes - at));
+    const Status status = source.Read({file.object, 0}, at, part);
+    if (!status.ok()) {
+      return AtTensor(source, {file.object, 0}, status);
+    }
+    ZT_RETURN_IF_ERROR(take(part));
+    at += part.size();
+  }
+  return OkStatus();
+}
+
+// Leaves out indices of shards that are not written, and those in whose place new ones come.
+Status LeaveOutStaleIndices(TensorSource& source, FolderPlan& plan) {
+  std::set<std::string> written, fresh;
+  for (const FileEntry& file : plan.files) written.insert(file.path);
+  for (const Weights& each : plan.weights) written.insert(each.path);
+  for (const auto& [path, text] : plan.indices) fresh.insert(path);
+  std::vector<FileEntry> files;
+  for (const FileEntry& file : plan.files) {
+    if (fresh.contains(file.path)) continue;
+    if (ParseIndexName(file.path) && file.bytes <= kMostIndexBytes) {
+      std::string text;
+      ZT_RETURN_IF_ERROR(ReadFile(source, file, [&](std::span<const std::byte> piece) {
+        text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+        return OkStatus();
+      }));
+      const auto index = ParseShardIndex(std::move(text));
+      const std::string folder(file.path.substr(0, file.path.rfind('/') + 1));
+      const auto is_missing = [&](const auto& entry) {
+        return !written.contains(folder + entry.second);
+      };
+      if (index.ok() && std::ranges::any_of(index->weight_map, is_missing)) continue;
+    }
+    files.push_back(file);
+  }
+  plan.files = std::move(files);
+  return OkStatus();
+}
+
+StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source, Selection selected) {
   FolderPlan plan;
   ZT_ASSIGN_OR_RETURN(plan.files, ListFiles(source.objects()));
   ZT_ASSIGN_OR_RETURN(const std::vector<WeightFile> known,
@@ -213,13 +279,22 @@ StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source,
   if (!known.empty() && why.empty()) {
     ZT_ASSIGN_OR_RETURN(plan.weights, PlanAgain(source, selected, known, why));
   }
-  plan.verbatim = !plan.weights.empty();
+  plan.verbatim = !plan.weights.empty() && selected.empty();
   if (!plan.verbatim) {
     const std::uint64_t most = args.shard_size == 0 ? kUnknownSize : args.shard_size;
+    const std::size_t again = plan.weights.size();
     ZT_RETURN_IF_ERROR(PlanNew(source, selected, known, most, plan));
-    if (!known.empty())
-      plan.warnings.push_back("the files of weights are not those that the model had: " + why);
+    NameList fresh;
+    for (std::size_t i = again; i < plan.weights.size(); ++i) fresh.Add(plan.weights[i].path);
+    if (!why.empty()) {
+      if (!known.empty())
+        plan.warnings.push_back("the files of weights are not those that the model had: " + why);
+    } else if (!known.empty() && !fresh.empty()) {
+      plan.warnings.push_back("PyTorch files are not written; their weights are in " +
+                              fresh.ToString());
+    }
   }
+  ZT_RETURN_IF_ERROR(LeaveOutStaleIndices(source, plan));
   // No two files of the folder may meet.
   FilePaths paths;
   for (const FileEntry& file : plan.files) ZT_RETURN_IF_ERROR(paths.Add(file.path));
@@ -259,24 +334,6 @@ StatusOr<int> OpenParent(int folder, const std::string& path) {
   }
   if (parent < 0) return IoError(errno, "cannot open the new folder");
   return parent;
-}
-
-// The content of a file object, piece by piece.
-Status ReadFile(TensorSource& source, const FileEntry& file,
-                const std::function<Status(std::span<const std::byte>)>& take) {
-  const std::uint64_t frame = source.preferred_read({file.object, 0});
-  const std::uint64_t step = std::max(frame, kStep);
-  std::vector<std::byte> piece(std::min(step, file.bytes));
-  for (std::uint64_t at = 0; at < file.bytes;) {
-    const auto part = std::span(piece).first(std::min<std::uint64_t>(step, file.bytes - at));
-    const Status status = source.Read({file.object, 0}, at, part);
-    if (!status.ok()) {
-      return AtTensor(source, {file.object, 0}, status);
-    }
-    ZT_RETURN_IF_ERROR(take(part));
-    at += part.size();
-  }
-  return OkStatus();
 }
 
 class Restoration {

@@ -65,6 +65,7 @@ int ReportUnreadable(const Args& args, const Status& cause) {
 StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersion version) {
   SourceOptions input = args.source_options();
   input.no_files = WhyNoFiles(version);
+  input.any_size = true;
   if (!HasRules(args)) return OpenUngrouped(args.against, input);
   ZT_ASSIGN_OR_RETURN(Rules rules, MakeRules(args));
   rules.plan.spec = version;
@@ -89,7 +90,8 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
   own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t not_compared, MatchFiles(file, *source, args));
+  ZT_ASSIGN_OR_RETURN(const std::uint64_t not_compared,
+                      MatchFiles(file, *source, args.against, args));
   const bool attributes = CheckExpressible(source->attributes(), version).ok();
   ZT_ASSIGN_OR_RETURN(Comparison found,
                       CompareSources(*file, *source, args, "compare",

@@ -23,15 +23,19 @@ StatusOr<WeightFile> OfValue(const Value& value) {
   const Value* const kind = member("kind");
   const Value* const header = member("header");
   const Value* const prefix = member("prefix");
+  const Value* const from = member("from");
   if (path == nullptr || path->AsString() == nullptr || kind == nullptr ||
       *kind != Value(kSafetensors)) {
     return InvalidData("an entry has no path and kind 'safetensors'");
   }
   if ((header != nullptr && header->AsBytes() == nullptr) ||
-      (prefix != nullptr && prefix->AsString() == nullptr)) {
-    return InvalidData("an entry has a header that is no bytes, or a prefix that is no text");
+      (prefix != nullptr && prefix->AsString() == nullptr) ||
+      (from != nullptr && from->AsString() == nullptr)) {
+    return InvalidData(
+        "an entry has a header that is no bytes, or a prefix or an origin that is no text");
   }
-  WeightFile file{*path->AsString(), "", {}};
+  WeightFile file{*path->AsString(), ""};
+  if (from != nullptr) file.from = *from->AsString();
   if (prefix != nullptr) file.prefix = *prefix->AsString();
   if (!file.prefix.empty() && file.prefix.find('/') != file.prefix.size() - 1) {
     return InvalidData("the prefix " + Quote(file.prefix) + " does not end in its one '/'");
@@ -45,7 +49,10 @@ StatusOr<WeightFile> OfValue(const Value& value) {
 Value ToValue(std::span<const WeightFile> files) {
   Value::Array array;
   for (const WeightFile& file : files) {
-    Value::Map map{{"kind", kSafetensors}, {"path", file.path}};  // in the order of the manifest
+    Value::Map map;  // in the order of the manifest
+    if (!file.from.empty()) map.emplace_back("from", file.from);
+    map.emplace_back("kind", kSafetensors);
+    map.emplace_back("path", file.path);
     if (!file.header.empty()) map.emplace_back("header", file.header);
     if (!file.prefix.empty()) map.emplace_back("prefix", file.prefix);
     array.emplace_back(std::move(map));

@@ -3,6 +3,7 @@ module;
 
 #include <fnmatch.h>
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.open;
@@ -12,6 +13,7 @@ import :files;
 import :formats;
 import zt.convert.files;
 import zt.convert.safetensors;
+import zt.convert.shards;
 import zt.convert.zt;
 import zt.core;
 import zt.format;
@@ -24,36 +26,34 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
-// The limit for files with suffixes that are not only used for weights, such as .bin and .npy: a
-// larger file, or one with the name of a model, is taken for weights.
-constexpr std::uint64_t kMostOtherBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostPointerBytes = 1024;  // of Git LFS
 
 constexpr const char* kHidden = "its name begins with a dot";
 
-// Suffixes of weights in formats that are not in the table.
-constexpr std::string_view kWeightSuffixes[] = {".onnx_data", ".msgpack", ".tflite",
-                                                ".ot",        ".mlmodel", ".llamafile"};
-constexpr std::string_view kSharedSuffixes[] = {".bin", ".pt",  ".pth", ".ckpt",
-                                                ".npy", ".npz", ".h5",  ".hdf5"};
-
-bool EndsLikeOne(std::span<const std::string_view> suffixes, std::string_view name) {
-  return std::ranges::any_of(suffixes,
-                             [&](std::string_view suffix) { return name.ends_with(suffix); });
+bool HasOneOf(std::string_view name, std::initializer_list<std::string_view> words) {
+  return std::ranges::any_of(words,
+                             [&](std::string_view word) { return name.find(word) != name.npos; });
 }
 
-// True if a file holds weights in another format than `taken`, judging by its name and size.
-bool IsOtherWeights(std::string_view name, std::uint64_t bytes, const Format* taken) {
-  if (taken != nullptr && HasSuffix(*taken, name)) return false;
-  if (name.ends_with(".index.json") || EndsLikeOne(kWeightSuffixes, name)) return true;
-  const bool shared = EndsLikeOne(kSharedSuffixes, name);
-  if (!shared) {
-    return std::ranges::any_of(Formats(),
-                               [&](const Format& format) { return HasSuffix(format, name); });
-  }
-  return bytes > kMostOtherBytes ||
-         std::ranges::any_of(std::initializer_list<std::string_view>{"model", "weights",
-                                                                     "checkpoint", "consolidated"},
-                             [&](std::string_view word) { return name.find(word) != name.npos; });
+// True if the name is one of the state from which a training is resumed, which nothing else holds:
+// of transformers, accelerate, DeepSpeed, FSDP.
+bool IsTrainingState(std::string_view path) {
+  return HasOneOf(path, {"optim", "scheduler", "rng_state", "random_states", "scaler", "sampler",
+                         "training_args", "custom_checkpoint", "model_states", ".distcp"});
+}
+
+// The path of a file of weights without the number of a shard and the suffix, as transformers and
+// diffusers name it in any format.
+std::string StemOf(const std::string& name) {
+  constexpr std::string_view kTorch = "pytorch_model";
+  const std::string suffix = fs::path(name).extension().string();
+  const auto shard = ParseShardName(name, suffix);
+  std::string stem = shard ? shard->stem + shard->tail : name;
+  stem.erase(stem.size() - suffix.size());
+  const std::size_t begin = stem.rfind('/') + 1;
+  if (std::string_view(stem).substr(begin).starts_with(kTorch))
+    stem.replace(begin, kTorch.size(), "model");
+  return stem;
 }
 
 // The parsed words of --files.
@@ -64,6 +64,7 @@ struct FileChoice {
   // Shell patterns of paths; empty: all files that are not weights.
   std::vector<std::string> patterns;
 };
+constexpr std::string_view kGlob = "glob:";  // a pattern whose '*' stands for a leading dot, too
 
 StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
   FileChoice choice;
@@ -81,7 +82,9 @@ StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
 
 bool Matches(const FileChoice& choice, const std::string& path) {
   return std::ranges::any_of(choice.patterns, [&](const std::string& pattern) {
-    return ::fnmatch(pattern.c_str(), path.c_str(), FNM_PERIOD) == 0;
+    const bool glob = pattern.starts_with(kGlob);
+    return ::fnmatch(pattern.c_str() + (glob ? kGlob.size() : 0), path.c_str(),
+                     glob ? 0 : FNM_PERIOD) == 0;
   });
 }
 
@@ -99,7 +102,7 @@ class FolderListing {
  public:
   FolderListing(const std::string& folder, const TensorSource& source, const FileChoice& choice,
                 const SourceOptions& options)
-      : folder_(folder), choice_(choice), options_(options), taken_(FindFormat(source.format())) {
+      : folder_(folder), source_(source), choice_(choice), options_(options) {
     const fs::path root = fs::path(folder).lexically_normal();
     std::string last;
     const auto add = [&](const std::string& file) {
@@ -114,20 +117,54 @@ class FolderListing {
     std::ranges::for_each(source.part_files(), add);
     std::ranges::sort(weights_);
     weights_.erase(std::unique(weights_.begin(), weights_.end()), weights_.end());
+    for (const std::string& name : weights_) stems_.insert(StemOf(name));
+    taken_.insert(weights_.begin(), weights_.end());
   }
 
   Status Run() {
     ZT_ASSIGN_OR_RETURN(std::vector<Candidate> found, IsUrl(folder_) ? FindUrls() : FindFiles());
     std::ranges::stable_sort(found, {}, &Candidate::order);
-    for (const Candidate& each : found) Look(each);
+    const auto is_index = [](const Candidate& each) {
+      return ParseIndexName(each.name).has_value();
+    };
+    for (const Candidate& each : found) {
+      if (!is_index(each)) Look(each);
+    }
+    for (const Candidate& each : found) {  // once it is known which shards are taken
+      if (is_index(each)) Look(each);
+    }
+    std::ranges::stable_sort(files_, {},
+                             [](const FolderEntry& file) { return fs::path(file.path); });
     return OkStatus();
   }
 
   const std::vector<FolderEntry>& files() const { return files_; }
   // The files of weights that the source reads, relative to the folder.
   const std::vector<std::string>& weights() const { return weights_; }
+  // What has to be known of files that are left out, or are not what they should be.
+  std::vector<std::string> Warnings() const {
+    std::vector<std::string> lines;
+    const auto warn = [&](const std::vector<std::string>& names, const char* one,
+                          const char* more) {
+      NameList list;
+      for (const std::string& name : names) list.Add(name);
+      if (!names.empty()) lines.push_back(list.ToString() + (names.size() == 1 ? one : more));
+    };
+    warn(large_, " is left out: it has more than 64 MiB; --files all takes it",
+         " are left out: they have more than 64 MiB; --files all takes them");
+    warn(made_, " is left out: .zt files are made of a folder, and this one has other tensors",
+         " are left out: .zt files are made of a folder, and these have other tensors");
+    warn(pointers_, " is a Git LFS pointer instead of the file; run 'git lfs pull' in the clone",
+         " are Git LFS pointers instead of the files; run 'git lfs pull' in the clone");
+    return lines;
+  }
 
  private:
+  // With its '/'; empty for the folder itself.
+  static std::string FolderOf(const std::string& name) {
+    return name.substr(0, name.rfind('/') + 1);
+  }
+
   void LeaveOut(const std::string& name, std::string why) {
     if (options_.left_out != nullptr) options_.left_out->push_back({name, std::move(why)});
   }
@@ -179,21 +216,105 @@ class FolderListing {
     const std::string file = candidate.order.filename().string();
     if (std::ranges::binary_search(weights_, name)) return;
     // The index of a distributed checkpoint.
-    if (taken_ != nullptr && taken_->name == "torch" && name == ".metadata") return;
+    if (source_.format() == "torch" && name == ".metadata") return;
     const bool asked = Matches(choice_, name);
     if (!choice_.patterns.empty() && !asked) return LeaveOut(name, "--files does not name it");
-    if (!asked && file.starts_with('.')) return LeaveOut(name, kHidden);
+    if (!asked && file.starts_with('.') && (file != ".metadata" || file == name))
+      return LeaveOut(name, kHidden);
     if (!asked && IsDigestOfShard(file)) return LeaveOut(name, "it is the digest of a shard");
     FolderEntry entry{.path = name, .bytes = candidate.bytes, .executable = false};
     if (!IsUrl(folder_) && !Measure(entry)) return;
-    if (!asked && IsOtherWeights(file, entry.bytes, taken_)) {
-      return LeaveOut(name, "it holds weights of another format, as its name says");
-    }
-    if (!asked && entry.bytes > kMostFileBytes) {
-      return LeaveOut(name, "it has " + HumanBytes(entry.bytes) + ", more than 64 MiB");
-    }
+    if (!asked && !IsWanted(entry)) return;
     if (const Status fit = paths_.Add(name); !fit.ok()) return LeaveOut(name, Fact(fit));
+    if (IsPointer(entry)) pointers_.push_back(name);
+    taken_.insert(name);
     files_.push_back(std::move(entry));
+  }
+
+  // False, and it is left out, for what the source has already or what is too large.
+  bool IsWanted(const FolderEntry& entry) {
+    const std::string& name = entry.path;
+    const auto refuse = [&](std::string why) {
+      LeaveOut(name, std::move(why));
+      return false;
+    };
+    if (ParseIndexName(name))
+      return HasItsShards(name) || refuse("it is the index of weights that are not taken");
+    if (name.ends_with(".zt")) {
+      if (!IsSecondCopy(name, false)) made_.push_back(name);
+      return refuse("it is a .zt file, which is made of a folder");
+    }
+    if (IsSecondCopy(name, true))
+      return refuse("it holds tensors of the weights again, with their names, shapes and types");
+    if (entry.bytes <= kMostFileBytes || choice_.all || options_.any_size || IsTrainingState(name))
+      return true;
+    large_.push_back(name + " (" + HumanBytes(entry.bytes) + ")");
+    return refuse("it has " + HumanBytes(entry.bytes) + ", more than 64 MiB");
+  }
+
+  // True if a shard that the index names is among the weights or files; or if it is no index.
+  bool HasItsShards(const std::string& name) const {
+    const std::string folder = FolderOf(name);
+    const std::string path = (fs::path(folder_) / name).string();
+    if (std::ranges::find(source_.other_files(), path) != source_.other_files().end()) return true;
+    const auto index = ReadShardIndex(path);
+    if (!index.ok()) return true;
+    return std::ranges::any_of(index->weight_map, [&](const auto& entry) {
+      return taken_.contains(folder + entry.second);
+    });
+  }
+
+  // True if the file has tensors, and all have the names of those that the source reads in its
+  // folder, or share their bytes with one that has; with `alike` also their shapes and types, and the
+  // file the name of the one that is read.
+  bool IsSecondCopy(const std::string& name, bool alike) const {
+    const std::string folder = FolderOf(name);
+    if (!IsNamedLikeWeights(name) || !CheckFilePath(name).ok() ||
+        (alike && !stems_.contains(StemOf(name))))
+      return false;
+    SourceOptions alone = options_;
+    alone.format.clear();
+    alone.files = {"none"};
+    alone.left_out = nullptr;
+    const auto copy = OpenInputs({(fs::path(folder_) / name).string()}, alone);
+    if (!copy.ok()) return false;
+    std::unordered_map<std::string_view, const Object*, zt::internal::NameHash> ours;
+    for (const Object& object : source_.objects()) ours.emplace(object.name, &object);
+    std::set<Identity> held;
+    std::vector<std::uint32_t> others;
+    const std::vector<Object>& objects = (*copy)->objects();
+    for (std::uint32_t i = 0; i < objects.size(); ++i) {
+      const auto found = ours.find(folder + objects[i].name);
+      if (found == ours.end()) {
+        others.push_back(i);
+      } else if (alike && !AreAlike(objects[i], *found->second)) {
+        return false;
+      } else if (const auto identity = (*copy)->identity({i, 0})) {
+        held.insert(*identity);
+      }
+    }
+    return others.size() < objects.size() && std::ranges::all_of(
+                                                 others,
+                                                 [&](std::uint32_t i) {
+                                                   const auto identity = (*copy)->identity({i, 0});
+                                                   return identity && held.contains(*identity);
+                                                 });
+  }
+
+  static bool AreAlike(const Object& a, const Object& b) {
+    return a.format == b.format && a.shape == b.shape &&
+           std::ranges::equal(a.components, b.components, [](const auto& mine, const auto& other) {
+             return mine.element == other.element && mine.bytes == other.bytes;
+           });
+  }
+
+  // True if it is what Git has in place of a large file. Servers give the file itself.
+  bool IsPointer(const FolderEntry& entry) const {
+    if (IsUrl(folder_) || entry.bytes > kMostPointerBytes) return false;
+    const auto bytes = OpenFile((fs::path(folder_) / entry.path).string());
+    if (!bytes.ok()) return false;
+    const auto head = Peek(**bytes, kMostPointerBytes);
+    return head.ok() && IsLfsPointer(*head);
   }
 
   // Sets the size of a file of this machine. False, and it is left out, if it is not a regular one.
@@ -216,28 +337,46 @@ class FolderListing {
   }
 
   const std::string folder_;
+  const TensorSource& source_;
   const FileChoice& choice_;
   const SourceOptions& options_;
-  const Format* const taken_;
   std::vector<std::string> weights_;  // sorted, relative to the folder
+  std::set<std::string> stems_;       // of them
+  std::set<std::string> taken_;       // weights and files
   std::vector<FolderEntry> files_;
+  std::vector<std::string> large_, made_, pointers_;  // see Warnings
   FilePaths paths_;
 };
 
-// The attribute with the headers of safetensors files, from which extract restores the files; empty
-// if a path is not allowed.
+// The attribute that says in which files the weights lay, with the headers of those of safetensors,
+// from which extract restores them; empty if a path is not allowed, or for other formats.
 StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderListing& listing) {
   std::vector<WeightFile> weights;
+  FilePaths paths;
+  for (const FolderEntry& file : listing.files()) (void)paths.Add(file.path);
   const bool pipeline = IsPipeline(folder);
   for (const std::string& name : listing.weights()) {
-    if (!CheckFilePath(name).ok() || !name.ends_with(".safetensors")) return Value::Map{};
-    const std::string path = (fs::path(folder) / name).string();
-    const auto bytes = OpenFile(path);
-    if (!bytes.ok()) return WithFile(bytes.status(), path);
-    auto header = ReadSafetensorsHeader(**bytes);
-    if (!header.ok()) return WithFile(header.status(), path);
-    const std::string prefix = pipeline ? name.substr(0, name.find('/') + 1) : "";
-    weights.push_back({name, prefix, *std::move(header)});
+    WeightFile file{name, pipeline ? name.substr(0, name.find('/') + 1) : ""};
+    if (name.ends_with(".bin")) {
+      file.from = "torch";
+      file.path = StemOf(name) + ".safetensors";
+      const auto same = [&](const WeightFile& other) { return other.path == file.path; };
+      if (std::ranges::any_of(weights, same)) continue;  // of one set
+      if (std::ranges::any_of(listing.files(),
+                              [&](const auto& each) { return each.path == file.path; }))
+        file.path = fs::path(name).replace_extension(".safetensors").string();
+    } else if (name.ends_with(".safetensors")) {
+      const std::string path = (fs::path(folder) / name).string();
+      const auto bytes = OpenFile(path);
+      if (!bytes.ok()) return WithFile(bytes.status(), path);
+      auto header = ReadSafetensorsHeader(**bytes);
+      if (!header.ok()) return WithFile(header.status(), path);
+      file.header = *std::move(header);
+    } else {
+      return Value::Map{};
+    }
+    if (!paths.Add(file.path).ok()) return Value::Map{};
+    weights.push_back(std::move(file));
   }
   if (weights.empty()) return Value::Map{};
   return Value::Map{{std::string(kFolderAttribute), ToValue(weights)}};
@@ -249,13 +388,18 @@ std::string WithoutSlashes(std::string folder) {
   return folder;
 }
 
-// Appends all files to options.left_out.
-Status LeaveOutAll(const std::string& folder, const TensorSource& source, const FileChoice& choice,
+// Appends all files to options.left_out, and warns of those that may hold weights.
+Status LeaveOutAll(const std::string& folder, TensorSource& source, const FileChoice& choice,
                    const SourceOptions& options, const std::string& why) {
-  if (options.left_out == nullptr) return OkStatus();
   FolderListing listing(WithoutSlashes(folder), source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
-  for (const FolderEntry& file : listing.files()) options.left_out->push_back({file.path, why});
+  NameList weights;
+  for (const FolderEntry& file : listing.files()) {
+    if (IsNamedLikeWeights(file.path)) weights.Add(file.path);
+    if (options.left_out != nullptr) options.left_out->push_back({file.path, why});
+  }
+  for (const std::string& line : listing.Warnings()) source.AddWarning(line);
+  if (!weights.empty()) source.AddWarning("left out: " + weights.ToString() + ": " + why);
   return OkStatus();
 }
 
@@ -266,9 +410,10 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   const std::string folder = WithoutSlashes(given);
   FolderListing listing(folder, *source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
+  for (const std::string& line : listing.Warnings()) source->AddWarning(line);
   Value::Map attributes;
   // Files of several ranks cannot be restored from whole tensors.
-  if (only && source->format() == "safetensors" && source->part_files().empty()) {
+  if (only && source->part_files().empty()) {
     ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing));
   }
   if (listing.files().empty() && attributes.empty()) return source;

@@ -103,6 +103,11 @@ bool IsMessagePack(std::string_view text) {
 
 }  // namespace
 
+bool IsLfsPointer(std::span<const std::byte> head) {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  return text.starts_with(kMagics[0].bytes);
+}
+
 std::optional<std::string> NameForeign(std::span<const std::byte> head) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   for (const Magic& magic : kMagics) {

@@ -267,6 +267,16 @@ bool IsTorchName(std::string_view file) {
   return file.ends_with(".pt") || file.ends_with(".pth") || file.ends_with(".ckpt");
 }
 
+bool IsNamedLikeWeights(std::string_view name) {
+  constexpr std::string_view kOthers[] = {".onnx_data", ".msgpack", ".tflite",   ".ot",
+                                          ".mlmodel",   ".distcp",  ".llamafile"};
+  if (ParseIndexName(name)) return false;
+  return IsTorchName(name) ||
+         std::ranges::any_of(kOthers, [&](auto suffix) { return name.ends_with(suffix); }) ||
+         std::ranges::any_of(Formats(),
+                             [&](const Format& format) { return HasSuffix(format, name); });
+}
+
 StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
   if (head.empty()) return InvalidData("it is empty");
   for (const Format& format : kFormats) {

@@ -231,7 +231,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     return [=](const FolderFiles& files) { return files.format->name == format; };
   };
   const bool again = std::ranges::any_of(found, is("safetensors"));
+  std::optional<FolderFiles> torch;  // for safetensors without tensors
   if (found.size() > 1) {
+    const auto files = std::ranges::find_if(found, is("torch"));
+    if (again && files != found.end() && HoldsWeights(*files)) torch = *files;
     std::erase_if(found, [&](const FolderFiles& files) {
       return is("torch")(files) && (again || !HoldsWeights(files));
     });
@@ -277,6 +280,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
   }
   const FolderFiles& files = found.front();
   auto source = files.format->open_folder(path, files.names, options);
+  if (source.ok() && (*source)->objects().empty() && torch) {
+    ZT_ASSIGN_OR_RETURN(auto other, torch->format->open_folder(path, torch->names, options));
+    if (!other->objects().empty()) return other;
+  }
   if (!source.ok()) return ExplainFolder(path, files, source.status());
   if (is("npy")(files) && !archives.empty()) {
     (*source)->AddWarning("the tensors of " + archives.ToString() +
@@ -286,6 +293,26 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
   return source;
 }
 
+// The components of a pipeline, which have a library and a class in model_index.json.
+StatusOr<std::vector<std::string>> ComponentsOf(const std::string& path) {
+  constexpr std::uint64_t kMostIndex = std::uint64_t{16} << 20;
+  const std::string file = (fs::path(path) / "model_index.json").string();
+  auto bytes = OpenFile(file);
+  if (!bytes.ok()) return WithFile(bytes.status(), file);
+  const auto text = ReadAll(**bytes, kMostIndex);
+  if (!text.ok()) return WithFile(text.status(), file);
+  const auto index = ParseJsonObject(*text);
+  std::vector<std::string> names;
+  if (!index.ok()) return names;
+  for (const auto& [name, value] : *index) {
+    const Value::Array* const pair = value.AsArray();
+    if (pair != nullptr && pair->size() == 2 && (*pair)[0].AsString() != nullptr &&
+        (*pair)[1].AsString() != nullptr)
+      names.push_back(name);
+  }
+  return names;
+}
+
 // Opens the checkpoints in the folders of a pipeline. The names of their tensors begin with the
 // folder and '/'. Null if no folder holds a checkpoint.
 StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
@@ -293,6 +320,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolders(path));
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> folders;
+  ZT_ASSIGN_OR_RETURN(std::vector<std::string> missing, ComponentsOf(path));
+  std::erase_if(missing, [&](const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  });
   for (const std::string& name : names) {
     if (name.starts_with('.')) continue;
     const std::string folder = (fs::path(path) / name).string();
@@ -311,7 +342,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
     folders.push_back(folder);
   }
   if (sources.empty()) return std::unique_ptr<TensorSource>();
-  return MergeSources(std::move(sources), std::move(folders));
+  ZT_ASSIGN_OR_RETURN(auto merged, MergeSources(std::move(sources), std::move(folders)));
+  NameList list;
+  for (const std::string& name : missing) list.Add(name);
+  if (!list.empty()) {
+    merged->AddWarning("model_index.json names " + list.ToString() +
+                       (missing.size() == 1 ? ", which has no folder" : ", which have no folders"));
+  }
+  return merged;
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
@@ -408,7 +446,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
   for (const std::vector<std::string>& checkpoint : checkpoints) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(checkpoint, each));
     ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(checkpoint));
-    if (!config.file.empty()) source->AddOtherFile(config.file);
+    if (!config.path.empty()) source->AddOtherFile(config.path);
     ZT_ASSIGN_OR_RETURN(source, GroupQuantized(std::move(source), config));
     sources.push_back(std::move(source));
     names.push_back(checkpoint.front());

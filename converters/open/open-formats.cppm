@@ -61,6 +61,9 @@ bool IsIndexPath(std::string_view path);
 // True if `file` has a suffix of this format or of its index.
 bool HasSuffix(const Format& format, std::string_view file);
 
+// True if the name is one of files with tensors, of formats that are read or not.
+bool IsNamedLikeWeights(std::string_view file);
+
 // True if `file` has a suffix of PyTorch files other than ".bin", which other programs use too.
 bool IsTorchName(std::string_view file);
 // The message for an output with such a name.

@@ -17,6 +17,8 @@ struct SourceOptions : InputOptions {
   // Which files of a model accompany its tensors: "all", "none", "dense" or patterns of paths.
   // Empty: the files of a single input, and no files of several inputs.
   std::vector<std::string> files = {};
+  // Files are taken whatever their size: for a comparison, which names what one side lacks.
+  bool any_size = false;
   // If not empty, all files are left out, for this reason: the output cannot hold them.
   std::string no_files = {};
   // If set, opening an input appends the files that it leaves out.

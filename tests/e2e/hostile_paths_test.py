@@ -222,7 +222,8 @@ class HostilePaths(support.EndToEnd):
         """Entries of ztstream.folder that are of another form."""
         good = {"path": "m.safetensors", "kind": "safetensors", "header": b"\2\0\0\0\0\0\0\0{}"}
         wrong = {"it is not an array": {}, "an entry has no path and kind 'safetensors'": [good | {"kind": "gguf"}],
-                 "a header that is no bytes, or a prefix that is no text": [good | {"prefix": 1}],
+                 "a header that is no bytes, or a prefix or an origin that is no text": [good | {"prefix": 1}],
+                 "or a prefix or an origin that is no text": [good | {"from": 1}],
                  "the prefix 'unet' does not end in its one '/'": [good | {"prefix": "unet"}],
                  "the prefix 'a/b/' does not end in its one '/'": [good | {"prefix": "a/b/"}]}
         for rule, value in wrong.items():

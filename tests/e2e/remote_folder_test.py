@@ -8,7 +8,7 @@ import make_folders
 import make_safetensors
 import remote_server
 import support
-from make_folders import HIDDEN, OTHER
+from make_folders import HIDDEN
 
 
 def read(folder):
@@ -100,8 +100,8 @@ class Folders(remote_server.Remote):
                  "a\\b": ("a\\b", "path 'a\\\\b': it holds '\\\\'"), "a\x1b[2J": ("a\\x1b[2J", "path 'a\\x1b[2J': it holds a control character"),
                  "CON": ("CON", "path 'CON': a segment is the name of a device on Windows"), "sub/": ("sub/", "path 'sub/': it ends in '/'"),
                  "config.json/x": ("config.json/x", "path 'config.json/x': it lies below 'config.json', which is a file"),
-                 "config.jsoN": ("config.json", "path 'config.json': it differs from 'config.jsoN' only in case"), "big.bin": ("big.bin", OTHER)}
-        files = {"model.safetensors": self.weights, "config.json": b"{}", "é": b"1", **{path: b"2" for path in paths}, "big.bin": bytes((1 << 20) + 1)}
+                 "config.jsoN": ("config.json", "path 'config.json': it differs from 'config.jsoN' only in case")}
+        files = {"model.safetensors": self.weights, "config.json": b"{}", "é": b"1", **{path: b"2" for path in paths}, "other.bin": b"3"}
         for url in self.put(files):
             with self.subTest(url):
                 _, said = self.take(url)
@@ -109,7 +109,7 @@ class Folders(remote_server.Remote):
                 del expected["config.json/x"]
                 self.assertRegex(said.pop("config.json/x"), "^path 'config.json/x': it lies below '.*', which is a file$")
                 self.assertEqual(said, expected)
-                self.assertEqual(sorted(self.back()), ["config.jsoN", "model.safetensors", "é"])
+                self.assertEqual(sorted(self.back()), ["config.jsoN", "model.safetensors", "other.bin", "é"])
 
     def test_keys_that_look_encoded(self):
         """Whether they are is what the listing says of them, not what they look like."""

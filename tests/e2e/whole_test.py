@@ -10,7 +10,7 @@ import shutil
 import make_folders
 import make_safetensors
 import support
-from support import DONE
+from support import DIFFERS, DONE
 
 SCALE = int(os.environ.get("ZT_SCALE", "1"))
 MIB = 96  # the most that a run may take
@@ -83,7 +83,8 @@ class Whole(support.EndToEnd):
                 shutil.rmtree(back, ignore_errors=True)
                 self.run_small("extract", model, "-o", f"{back}/", "--to", "safetensors")
                 self.same_folders(expected, back)
-                self.succeed("verify", model, "--against", folder, *needed)
+                lacks = any("64 MiB" in why for why in left_out.values())
+                self.expect(DIFFERS if lacks else DONE, "verify", model, "--against", folder, *needed)
                 self.assertEqual([each for each in self.entries() if each.startswith(".")], [])
 
     def test_torch_only(self):

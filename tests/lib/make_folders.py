@@ -12,9 +12,11 @@ import shutil
 import numpy
 
 import make_safetensors
+import pickle_assembler
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
-OTHER = "it holds weights of another format, as its name says"
+COPY = "it holds tensors of the weights again, with their names, shapes and types"
+INDEX = "it is the index of weights that are not taken"
 HIDDEN = "its name begins with a dot"
 CONFIG = {"architectures": ["LlamaForCausalLM"], "hidden_size": 100, "model_type": "llama", "torch_dtype": "bfloat16"}
 TOKENIZER = {"version": "1.0", "model": {"type": "BPE", "vocab": {f"token{i}": i for i in range(5000)}, "merges": []}}
@@ -93,19 +95,20 @@ def llama(folder, scale=1):
     put(folder, ".cache/huggingface/download/config.json.metadata", "0")
     put(folder, "original/params.json")
     put(folder, "original/consolidated.00.pth", b"\0" * 100)
-    return {".gitattributes": HIDDEN, ".cache/": HIDDEN, "original/consolidated.00.pth": OTHER}
+    return {".gitattributes": HIDDEN, ".cache/": HIDDEN}
 
 
 def every_format(folder, scale=1):
-    """The same weights once more in each format that hubs have."""
+    """The same weights once more in each format that hubs have, of which torch's have the same names."""
     single(folder, scale)
-    names = ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.tflite",
-             "onnx/model.onnx", "onnx/model_quantized.onnx", "onnx/model.onnx_data", "gguf/model-q4_k.gguf"]
-    for name in names:
+    put(folder, "pytorch_model.bin", pickle_assembler.checkpoint(tensors(3, ["w", "v"], scale)))
+    put_json(folder, "pytorch_model.bin.index.json", {"weight_map": {"w": "pytorch_model.bin", "v": "pytorch_model.bin"}})
+    for name in ("tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.tflite", "onnx/model.onnx", "onnx/model_quantized.onnx",
+                 "onnx/model.onnx_data", "gguf/model-q4_k.gguf"):
         put(folder, name, b"other")
     for name in ("onnx/config.json", "coreml/info.json", "openvino/openvino_model.xml", "vocab.txt"):
         put(folder, name)
-    return dict.fromkeys(names, OTHER)
+    return {"pytorch_model.bin": COPY, "pytorch_model.bin.index.json": INDEX}
 
 
 def torch_only(folder, scale=1):
@@ -124,12 +127,12 @@ def pipeline(folder, scale=1):
     put(folder, "vae/diffusion_pytorch_model.safetensors", transformers_file(tensors(6, names, scale)))
     put_json(folder, "text_encoder/config.json", CONFIG)
     put(folder, "text_encoder/model.safetensors", odd_file(tensors(7, ["model.embed"], scale)))
-    put(folder, "text_encoder/pytorch_model.bin", b"other")
+    put(folder, "text_encoder/pytorch_model.bin", pickle_assembler.checkpoint(tensors(7, ["model.embed"], scale)))
     put(folder, "scheduler/scheduler_config.json")
     put(folder, "tokenizer/vocab.json", json.dumps(TOKENIZER["model"]["vocab"]))
     put(folder, "tokenizer/merges.txt", "a b\n")
     put(folder, "feature_extractor/preprocessor_config.json")
-    return {"text_encoder/pytorch_model.bin": OTHER}
+    return {"text_encoder/pytorch_model.bin": COPY}
 
 
 def gptq(folder, scale=1):

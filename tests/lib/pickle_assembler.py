@@ -85,6 +85,23 @@ def archive(body, storages=None, root="a/", entries=(), method=zipfile.ZIP_STORE
     return out.getvalue()
 
 
+
+def checkpoint(tensors):
+    """The archive that torch.save makes of a state_dict: name -> (dtype, shape, bytes), as of make_safetensors. Equal byte strings
+    that are one object are one storage."""
+    kinds = {"F32": ("FloatStorage", 4), "BF16": ("BFloat16Storage", 2), "F16": ("HalfStorage", 2), "I64": ("LongStorage", 8)}
+    keys, storages, body = {}, {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        kind, width = kinds[dtype]
+        key = keys.setdefault(id(data), str(len(keys)))
+        storages[key] = data
+        stride = [1]
+        for size in reversed(shape[1:]):
+            stride.insert(0, stride[0] * size)
+        body += text(name) + tensor(shape, stride[:len(shape)], key=key, kind=kind, count=len(data) // width)
+    return archive(b"}(" + body + b"u", storages)
+
+
 # ---- legacy streams ----------------------------------------------------------------------------------------------
 
 MAGIC = pickled(number(0x1950a86a20f9469cfc6c))

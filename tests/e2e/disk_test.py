@@ -1,0 +1,422 @@
+"""Checkpoints as they lie on people's disks: names of shards and indices, what is no second copy, pipelines, what a folder lacks.
+
+ZT_REMOVALS sets how many random removals from a folder or a file are tried (40).
+"""
+import json
+import os
+import random
+import shutil
+import struct
+
+import numpy
+
+import make_folders
+import make_safetensors
+import pickle_assembler
+import support
+from support import DATA, DIFFERS, DONE, INVALID, USAGE
+
+REMOVALS = int(os.environ.get("ZT_REMOVALS", "40"))
+MORE = (64 << 20) + 1  # bytes of a file that is not taken along
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 499723\n"
+LARGE = "more than 64 MiB; --files all takes "
+
+# Names of a part of two or three, of which another is missing.
+PARTS = ("model-00001-of-00002.safetensors", "model-00001-of-00002.fp16.safetensors", "model.fp16-00001-of-00002.safetensors",
+         "diffusion_pytorch_model-00001-of-00003.bf16.safetensors", "diffusion_pytorch_model-00001-of-00003.safetensors",
+         "model-00001-of-00002.bf16.safetensors", "model-1-of-2.safetensors", "model_00001-of-00002.safetensors",
+         "model_00001_of_00002.safetensors", "model-00001-of-00002-fp8.safetensors", "MODEL-00001-OF-00002.safetensors",
+         "model-000001-of-000002.safetensors", "model-00001-of-00002.SAFETENSORS", "pytorch_model-00001-of-00002.bin",
+         "pytorch_model-00001-of-00002.fp16.bin", "pytorch_model.fp16-00001-of-00002.bin",
+         # and more of them
+         "00001-of-00002.safetensors", "model.00001-of-00002.safetensors", "model-00001-of-00002_int8.safetensors",
+         "a-00001-of-00009-00001-of-00002.safetensors", "adapter_model-00001-of-00002.ema.safetensors", "pytorch_model_00001_of_00002.bin")
+INDICES = (None, "model.safetensors.index.fp16.json", "model.fp16.safetensors.index.json",
+           "diffusion_pytorch_model.safetensors.index.bf16.json", "pytorch_model.bin.index.fp16.json")
+
+
+def weights(name, value=1.0):
+    return {name: ("F32", [2], struct.pack("<2f", value, value))}
+
+
+class Disk(support.EndToEnd):
+
+    def save(self, path, tensors, metadata=None):
+        """Tensors in the format that the name says."""
+        return self.put(path, pickle_assembler.checkpoint(tensors) if path.endswith((".bin", ".pt", ".pth"))
+                        else make_safetensors.encode(tensors, metadata))
+
+    def text(self, path, value):
+        return self.put(path, value if isinstance(value, bytes) else json.dumps(value).encode())
+
+    def hole(self, path, size=MORE):
+        """A file of zeros that takes no place on the disk."""
+        with open(self.put(path, b""), "r+b") as file:
+            file.truncate(size)
+
+    def index(self, path, **shards):
+        self.text(path, {"metadata": {}, "weight_map": shards})
+
+    def convert(self, folder, *options):
+        process = self.expect(DONE, "convert", self.path(folder), "-o", self.path("m.zt"), "-f", *options)
+        return process.stderr.decode()
+
+    def back(self, *options):
+        """The folder that comes out of m.zt, as path -> bytes, and what was said."""
+        out = self.path("back")
+        shutil.rmtree(out, ignore_errors=True)
+        process = self.expect(DONE, "extract", self.path("m.zt"), "-o", f"{out}/", "--to", "safetensors", *options)
+        return self.read(out), process.stderr.decode()
+
+    def read(self, folder):
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+    def parts(self, path):
+        """(metadata, names of the tensors) of a file that came back."""
+        data = (self.path("back") / path).read_bytes()
+        header = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+        return header.pop("__metadata__", None), header
+
+
+class Shards(Disk):
+
+    def test_a_missing_part_is_noticed_whatever_the_names(self):
+        for name in PARTS:
+            for index in INDICES:
+                with self.subTest(name, index=index):
+                    shutil.rmtree(self.path("f"), ignore_errors=True)
+                    self.text("f/config.json", {})
+                    self.save(f"f/{name}", weights("a"))
+                    if index:
+                        self.index(f"f/{index}", a=name, b=name.replace("00001-", "00002-").replace("_00001", "_00002"))
+                    self.fail_with((INVALID, USAGE), "convert", self.path("f"), "-o", self.path("m.zt"))
+        self.assertEqual(self.entries(), ["f"])
+
+    def test_a_variant_is_checked_both_ways(self):
+        shards = [f"model-0000{i}-of-00002.fp16.safetensors" for i in (1, 2)]
+        for i, name in enumerate(shards):
+            self.save(f"f/{name}", weights(f"t{i}"))
+        for index in INDICES[1:3]:
+            self.index(f"f/{index}", t0=shards[0], t1=shards[1])
+            self.convert("f")
+            self.assertIn(index, self.back()[0])
+            self.index(f"f/{index}", t0=shards[0], t1=shards[0])
+            self.fail_with(INVALID, "convert", self.path("f"), "-o", self.path("n.zt"), says=f"{index}: it leaves out shards 00002 of 'model-*-of-00002.fp16.safetensors'")
+            self.index(f"f/{index}", t0=shards[0], t1=shards[1], t2=shards[1])
+            self.fail_with(INVALID, "convert", self.path("f"), "-o", self.path("n.zt"), says=["tensor 't2': it is not in", index])
+            self.path(f"f/{index}").unlink()
+
+    def test_the_index_without_a_variant_is_meant(self):
+        for variant in ("", ".fp16"):
+            names = [f"model-0000{i}-of-00002{variant}.safetensors" for i in (1, 2)]
+            for i, name in enumerate(names):
+                self.save(f"f/{name}", {f"t{i}": ("F16", [2], b"12" * 2)} if variant else weights(f"t{i}"))
+            self.index(f"f/model.safetensors.index{variant}.json", t0=names[0], t1=names[1])
+        said = self.convert("f")
+        self.assertIn("warning: model-00002-of-00002.fp16.safetensors is not in model.safetensors.index.json, so its tensors are not read\n", said)
+        self.assertEqual(self.back()[0], self.read(self.path("f")))
+        self.succeed("diff", self.path("m.zt"), self.path("f/model.safetensors.index.json"), "--files", "none")
+        self.expect(DIFFERS, "diff", self.path("m.zt"), self.path("f/model.safetensors.index.fp16.json"), "--files", "none")
+
+    def test_two_sets_without_an_index_are_no_model(self):
+        for stem in ("model", "consolidated"):
+            for i in (1, 2):
+                self.save(f"f/{stem}-0000{i}-of-00002.safetensors", weights(f"{stem}{i}"))
+        says = ["no index, and several sets of shards, 'consolidated-*-of-00002.safetensors' and 'model-*-of-00002.safetensors'"]
+        self.fail_with(USAGE, "convert", self.path("f"), "-o", self.path("m.zt"), says=says)
+        self.index("f/model.safetensors.index.json", model1="model-00001-of-00002.safetensors", model2="model-00002-of-00002.safetensors")
+        self.assertIn("warning: consolidated-00001-of-00002.safetensors is not in model.safetensors.index.json", self.convert("f"))
+
+    def test_a_shard_without_tensors_needs_no_place_in_the_index(self):
+        names = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
+        for i, name in enumerate(names):
+            self.save(f"f/{name}", weights(f"t{i}") if i < 2 else {})
+        self.index("f/model.safetensors.index.json", t0=names[0], t1=names[1])
+        self.assertNotIn("warning", self.convert("f"))
+        self.assertEqual(self.back()[0], self.read(self.path("f")))
+        self.save(f"f/{names[2]}", weights("t2"))
+        self.fail_with(INVALID, "convert", self.path("f"), "-o", self.path("n.zt"), says="it leaves out shards 00003")
+
+
+class Kept(Disk):
+
+    STATES = ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin", "optimizer.bin", "random_states_0.pkl", "scaler.pt",
+              "global_step5/zero_pp_rank_0_mp_rank_00_optim_states.pt", "global_step5/mp_rank_00_model_states.pt",
+              "pytorch_model_fsdp_0/__0_0.distcp", "pytorch_model_fsdp_0/.metadata")
+
+    def test_the_state_of_a_training_goes_along_whatever_its_size(self):
+        """transformers' Trainer, accelerate, DeepSpeed, FSDP."""
+        self.save("f/model.safetensors", weights("w"))
+        for state in self.STATES:
+            self.put(f"f/{state}", b"state")
+        self.save("f/optimizer.pt", weights("state.0.exp_avg"))
+        self.save("f/rng_state.pth", weights("cpu"))
+        self.assertNotIn("left out", self.convert("f"))
+        self.assertEqual(self.back()[0], self.read(self.path("f")))
+        for state in ("optimizer.pt", "optimizer.bin", "global_step5/zero_pp_rank_0_mp_rank_00_optim_states.pt"):
+            self.hole(f"f/{state}")
+        self.assertNotIn("left out", self.convert("f", "--zstd"))
+        self.succeed("verify", self.path("m.zt"), "--against", self.path("f"))
+
+    def test_a_copy_has_the_same_names_shapes_and_types(self):
+        tied = struct.pack("<2f", 1, 2)
+        ours = {"embed": ("F32", [2], tied), "n": ("F32", [1], bytes(4))}
+        cases = {"the same": (ours, True), "a part": ({"n": ours["n"]}, True), "tied": ({**ours, "head": ("F32", [2], tied)}, True),
+                 "more": ({**ours, "head": ("F32", [2], bytes(8))}, False), "another shape": ({**ours, "n": ("F32", [2], bytes(8))}, False),
+                 "another type": ({**ours, "n": ("F16", [1], bytes(2))}, False), "others": (weights("x"), False)}
+        self.save("f/model.safetensors", ours)
+        for case, (tensors, copy) in cases.items():
+            with self.subTest(case):
+                self.save("f/pytorch_model.bin", tensors)
+                self.index("f/pytorch_model.bin.index.json", **dict.fromkeys(tensors, "pytorch_model.bin"))
+                plan = self.json("convert", self.path("f"), "-n", "--json")
+                left = {each["path"]: each["why"] for each in plan.get("left_out", [])}
+                self.assertEqual(left, {"pytorch_model.bin": make_folders.COPY, "pytorch_model.bin.index.json": make_folders.INDEX} if copy else {})
+        # Another file than the one that is read, with the same tensors, holds other values.
+        for name in ("model.non_ema.bin", "consolidated.pt"):
+            self.save(f"f/{name}", ours)
+        # In a folder below they are those of another step of the training.
+        self.save("f/pytorch_model.bin", ours)
+        self.save("f/checkpoint-5/model.safetensors", ours)
+        self.assertEqual([each["path"] for each in self.json("convert", self.path("f"), "-n", "--json")["left_out"]],
+                         ["pytorch_model.bin", "pytorch_model.bin.index.json"])
+
+    def test_what_is_left_out_is_named_and_counted(self):
+        self.save("f/model.safetensors", weights("w"))
+        self.text("f/config.json", {})
+        for name in ("speech_tokenizer/model.safetensors", "vocoder.pt"):
+            self.hole(f"f/{name}")
+        warning = "speech_tokenizer/model.safetensors (64.00 MiB), vocoder.pt (64.00 MiB) are left out: they have " + LARGE + "them"
+        for words in (["convert", "f", "-o", "m.zt"], ["convert", "f", "-n"], ["inspect", "f"], ["id", "f"], ["extract", "f", "-o", "x.safetensors"]):
+            self.assertIn(f"ztstream: warning: {warning}\n", self.expect(DONE, *words).stderr.decode(), words)
+        self.assertEqual(self.json("convert", "f", "-n", "--json")["warnings"], [warning])
+        said = self.expect(DIFFERS, "verify", "m.zt", "--against", "f").stderr.decode()
+        for name in ("speech_tokenizer/model.safetensors", "vocoder.pt"):
+            self.assertIn(f"m.zt: file '{name}': only in the source\n", said)
+        for pair, side in (("m.zt", "f"), "only_second"), (("f", "m.zt"), "only_first"):
+            found = json.loads(self.expect(DIFFERS, "diff", *pair, "--json").stdout)
+            self.assertEqual((found["equal"], found[side], [each["kind"] for each in found["differences"]]), (False, 2, [side] * 2))
+        self.convert("f", "--files", "all", "--zstd")
+        self.succeed("verify", "m.zt", "--against", "f")
+        # Two folders are compared whatever the sizes.
+        shutil.copytree(self.path("f"), self.path("g"))
+        with open(self.path("g/vocoder.pt"), "r+b") as file:
+            file.write(b"x")
+        self.assertIn(b"file 'vocoder.pt': 1 of 67108865 elements differ", self.expect(DIFFERS, "diff", "f", "g").stdout)
+
+    def test_files_with_weights_are_compared_with_what_has_no_files(self):
+        self.save("f/model.safetensors", weights("w"))
+        self.text("f/config.json", {})
+        self.convert("f")
+        self.succeed("diff", "m.zt", "f/model.safetensors")
+        self.save("f/optimizer.pt", weights("state"))
+        self.convert("f")
+        for pair in (("m.zt", "f/model.safetensors"), ("f/model.safetensors", "f")):
+            found = json.loads(self.expect(DIFFERS, "diff", *pair, "--json").stdout)
+            self.assertEqual((found["files_not_compared"], [each["file"] for each in found["differences"]]), (1, ["optimizer.pt"]))
+        # A folder could have files.
+        self.save("g/model.safetensors", weights("w"))
+        for pair in (("f", "g"), ("m.zt", "g")):
+            self.expect(DIFFERS, "diff", *pair)
+        self.expect(DIFFERS, "verify", "m.zt", "--against", "g")
+
+    def test_glob_means_what_it_means_elsewhere(self):
+        self.save("f/model.safetensors", weights("w"))
+        self.text("f/sub/config.json", {})
+        self.put("f/.hidden", b"x")
+        for words, want in ((["glob:*"], [".hidden", "sub/config.json"]), (["*"], ["sub/config.json"]), (["glob:*.json"], ["sub/config.json"])):
+            self.convert("f", *(f"--files={word}" for word in words))
+            listed = self.json("inspect", "--json", "m.zt")["files"]
+            self.assertEqual([each["attributes"]["path"] for each in listed], want)
+            self.succeed("verify", "m.zt", "--against", "f", *(f"--files={word}" for word in words))
+
+    def test_several_inputs_name_the_weights_that_they_leave_out(self):
+        for name in "fg":
+            self.save(f"{name}/model.safetensors", weights(name))
+            self.save(f"{name}/optimizer.pt", weights(name + ".state"))
+        said = self.expect(DONE, "convert", "f", "g", "-o", "m.zt").stderr.decode()
+        self.assertEqual(said.count("warning: left out: optimizer.pt: there are several inputs; --files all takes them\n"), 2, said)
+
+    def test_pointers_of_git_lfs(self):
+        self.save("f/model.safetensors", weights("w"))
+        for name in ("tokenizer.json", "sub/tokenizer.model"):
+            self.put(f"f/{name}", POINTER)
+        self.assertIn("warning: sub/tokenizer.model, tokenizer.json are Git LFS pointers instead of the files; run 'git lfs pull' in the clone\n", self.convert("f"))
+        self.put("f/tokenizer.json", b"{}")
+        self.assertIn("warning: sub/tokenizer.model is a Git LFS pointer instead of the file; ", self.expect(DONE, "inspect", "f").stderr.decode())
+
+    def test_a_configuration_that_is_read_is_not_replaced(self):
+        shutil.copytree(DATA / "gptq", self.path("f"))
+        before = self.path("f/config.json").read_bytes()
+        for given in ["f/model.safetensors"], ["f/model.safetensors", "--files", "none"], ["f"]:
+            self.expect(USAGE, "convert", *given, "--quant", "group", "-o", "f/config.json", "-f", says="it is an input, and would be replaced")
+            self.assertEqual(self.path("f/config.json").read_bytes(), before)
+
+    def test_safetensors_without_tensors(self):
+        empty = make_safetensors.encode({})
+        self.put("f/model.safetensors", empty)
+        self.text("f/config.json", {})
+        self.convert("f")
+        self.assertEqual(self.back()[0], {"config.json": b"{}", "model.safetensors": empty})
+        # Beside weights of PyTorch those are meant.
+        self.save("f/pytorch_model.bin", weights("w"))
+        self.convert("f")
+        self.assertEqual(sorted(self.back()[0]), ["config.json", "model.safetensors", "pytorch_model.safetensors"])
+        self.succeed("diff", self.path("back/pytorch_model.safetensors"), "m.zt", "--files", "none")
+        # A file of PyTorch without tensors gets no weights that never were.
+        self.put("g/training_args.bin", pickle_assembler.archive(pickle_assembler.dictionary(lr=pickle_assembler.number(1)), {}))
+        self.convert("g")
+        self.assertEqual(list(self.back()[0]), ["training_args.bin"])
+
+
+class Pipelines(Disk):
+
+    def pipeline(self, **components):
+        self.text("f/model_index.json", {"_class_name": "P", **{name: ["diffusers", "X"] for name in components}})
+        for name, files in components.items():
+            self.text(f"f/{name}/config.json", {})
+            for file, tensors in files.items():
+                self.save(f"f/{name}/{file}", tensors)
+
+    def test_each_component_comes_back_into_its_folder(self):
+        encoder = {"model.safetensors": weights("e")}
+        shards = {f"diffusion_pytorch_model-0000{i}-of-00002.bin": weights(f"u{i}") for i in (1, 2)}
+        cases = {
+            "bin": ({"unet": {"diffusion_pytorch_model.bin": weights("w")}, "vae": {"diffusion_pytorch_model.bin": weights("w", 2)}},
+                    {"unet/diffusion_pytorch_model.safetensors": ["w"], "vae/diffusion_pytorch_model.safetensors": ["w"]}),
+            "mixed": ({"text_encoder": encoder, "unet": {"diffusion_pytorch_model.bin": weights("u")}},
+                      {"text_encoder/model.safetensors": None, "unet/diffusion_pytorch_model.safetensors": ["u"]}),
+            "shards": ({"text_encoder": encoder, "unet": shards},
+                       {"text_encoder/model.safetensors": None, "unet/diffusion_pytorch_model.safetensors": ["u1", "u2"]}),
+            "others": ({"safety_checker": {"pytorch_model.fp16.bin": weights("s")}, "lora": {"pytorch_lora_weights.bin": weights("l")},
+                        "unet": {"diffusion_pytorch_model.safetensors": weights("u")}},
+                       {"safety_checker/model.fp16.safetensors": ["s"], "lora/pytorch_lora_weights.safetensors": ["l"],
+                        "unet/diffusion_pytorch_model.safetensors": None})}
+        for case, (components, want) in cases.items():
+            for spec in ("1.2", "2.0"):
+                with self.subTest(case, spec=spec):
+                    shutil.rmtree(self.path("f"), ignore_errors=True)
+                    self.pipeline(**components)
+                    if case == "shards":
+                        self.index("f/unet/diffusion_pytorch_model.bin.index.json", **{f"u{i}": f"diffusion_pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)})
+                    self.assertNotIn("left out", self.convert("f", "--spec", spec))
+                    found, said = self.back()
+                    was = self.read(self.path("f"))
+                    for path, names in want.items():
+                        content = found.pop(path)
+                        if names is None:
+                            self.assertEqual(content, was[path])
+                            continue
+                        self.assertIn(path, said)
+                        self.assertIn("PyTorch files are not written; their weights are in ", said)
+                        metadata, tensors = self.parts(path)
+                        self.assertEqual((metadata, sorted(tensors)), ({"format": "pt"}, names))
+                    self.assertEqual(found, {path: data for path, data in was.items() if path.endswith(".json") and ".index" not in path})
+                    self.succeed("diff", self.path("back"), self.path("f"), "--files", "none")
+
+    def test_a_stale_index_does_not_come_back(self):
+        for shards in (True, False):
+            shutil.rmtree(self.path("f"), ignore_errors=True)
+            self.text("f/config.json", {})
+            names = [f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)]
+            if shards:
+                for i, name in enumerate(names):
+                    self.save(f"f/{name}", weights(f"t{i}"))
+            else:
+                self.save("f/model.safetensors", {**weights("t0"), **weights("t1")})
+            self.index("f/pytorch_model.bin.index.json", t0=names[0], t1=names[1])
+            self.convert("f")
+            self.assertEqual(sorted(self.back()[0]), ["config.json", "model.safetensors"])
+
+    def test_an_adapter_of_pytorch_keeps_its_name(self):
+        self.save("f/adapter_model.bin", weights("lora"))
+        self.convert("f")
+        self.assertEqual(sorted(self.back()[0]), ["adapter_model.safetensors"])
+
+    def test_components_that_are_not_there(self):
+        self.pipeline(unet={"diffusion_pytorch_model.safetensors": weights("u")}, vae={"diffusion_pytorch_model.safetensors": weights("v")})
+        self.assertNotIn("warning", self.convert("f"))
+        shutil.rmtree(self.path("f/vae"))
+        self.assertIn("warning: model_index.json names vae, which has no folder\n", self.convert("f"))
+
+
+class Text(Disk):
+
+    def test_gguf_by_way_of_safetensors(self):
+        for name in ("little.gguf", "big.gguf", "kinds.gguf"):
+            data = (DATA / "gguf" / name).read_bytes()
+            source = self.put(name, data + bytes(-len(data) % 32))
+            floats = [each["name"] for each in self.json("inspect", "--json", source)["objects"] if each["format"] == "dense"]
+            self.succeed("extract", source, *floats, "-o", "whole.gguf", "-f")
+            self.succeed("extract", source, *floats, "-o", "a.safetensors", "-f")
+            self.succeed("convert", "a.safetensors", "-o", "a.zt", "-f")
+            for middle in ("a.safetensors", "a.zt"):
+                with self.subTest(name, middle=middle):
+                    self.succeed("extract", middle, "-o", "back.gguf", "-f")
+                    self.assertEqual(self.path("back.gguf").read_bytes(), self.path("whole.gguf").read_bytes())
+        for text in ("x", "[]", '{"version":3'):
+            self.safetensors("b.safetensors", weights("w"), {"gguf": text})
+            self.fail_with(INVALID, "extract", "b.safetensors", "-o", "b.gguf", says="root attribute 'gguf': ")
+
+    def test_every_file_that_is_written_says_for_whom_it_is(self):
+        numpy.savez(self.path("x.npz"), w=numpy.zeros(2, "<f4"))
+        sources = [self.save("x.pt", weights("w")), self.path("x.npz"), self.safetensors("x.safetensors", weights("w"))]
+        self.path("back").mkdir()
+        for source in sources:
+            self.succeed("convert", source, "-o", "m.zt", "-f")
+            for given in (source, "m.zt"):
+                self.succeed("extract", given, "-o", "back/o.safetensors", "-f")
+                self.assertEqual(self.parts("o.safetensors")[0]["format"], "pt")
+
+
+class Removals(Disk):
+    """What is taken away from a folder, or from the file that was made of it, is noticed."""
+
+    UNET = {**weights("a"), **weights("b")}
+    ENCODER = make_folders.tensors(1, ["c", "d", "e"])
+
+    def fill(self, folder, unet, encoder):
+        self.text(f"{folder}/model_index.json", {"unet": ["diffusers", "X"], "text_encoder": ["transformers", "X"]})
+        self.save(f"{folder}/unet/diffusion_pytorch_model.bin", unet)
+        parts = [{name: encoder[name] for name in names if name in encoder} for names in ("cd", "e")]
+        make_folders.put_shards(self.path(folder), "text_encoder/model", parts)
+        for name in ("unet/config.json", "text_encoder/config.json", "scheduler/scheduler_config.json", "README.md", "optimizer.pt"):
+            self.put(f"{folder}/{name}", name.encode())
+
+    def remove(self, side, what, files):
+        """Makes the folder g and the file n.zt, of which one lacks something."""
+        kept = []
+        unet, encoder = ({name: data for name, data in tensors.items() if (side, what) != ("tensor of the folder", name)}
+                         for tensors in (self.UNET, self.ENCODER))
+        self.fill("g", unet, encoder)
+        if side == "file of the folder":
+            self.path(f"g/{what}").unlink()
+        elif side == "tensor":
+            kept = ["--exclude", f"glob:*/{what}"]
+        elif side == "file" and what.endswith((".bin", ".safetensors")):
+            kept = ["--exclude", f"glob:{what.split('/')[0]}/*"]  # weights are no files
+        elif side == "file":
+            kept = [word for name in files if name != what for word in ("--files", "glob:" + name)]
+        self.succeed("convert", "m.zt", "-o", "n.zt", "-f", "-q", *kept)
+
+    def test_any_file_or_tensor(self):
+        chance = random.Random(20)
+        self.fill("f", self.UNET, self.ENCODER)
+        self.convert("f")
+        self.succeed("verify", "m.zt", "--against", "f")
+        files, tensors = sorted(self.read(self.path("f"))), "abcde"
+        unnoticed = []
+        for _ in range(REMOVALS):
+            shutil.rmtree(self.path("g"), ignore_errors=True)
+            side = chance.choice(("file of the folder", "file", "tensor of the folder", "tensor"))
+            what = chance.choice(files if side.startswith("file") else tensors)
+            self.remove(side, what, files)
+            for words in (["verify", "n.zt", "--against", "g"], ["diff", "n.zt", "g"], ["diff", "g", "n.zt"]):
+                if self.run_program(*words).returncode == DONE:
+                    unnoticed.append((side, what, words[0]))
+        self.assertEqual(unnoticed, [])
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()
