@@ -186,6 +186,13 @@ class Folder {
     }
     return std::nullopt;
   }
+  // The files among which Find has found none.
+  std::string Searched() {
+    const MutexLock lock(mutex_);
+    if (!cut_) return "no other file beside the root";
+    return "none of the first " + std::to_string(kMostEntries) +
+           " files beside the root (there are more)";
+  }
 
  private:
   struct File {
@@ -199,8 +206,9 @@ class Folder {
     std::error_code error;
     std::size_t seen = 0;
     for (auto entry = std::filesystem::directory_iterator(path_, error);
-         !error && entry != std::filesystem::directory_iterator() && ++seen <= kMostEntries;
-         entry.increment(error)) {
+         !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      cut_ = ++seen > kMostEntries;
+      if (cut_) break;
       std::error_code none;
       if (!entry->is_regular_file(none)) continue;
       const std::uint64_t bytes = entry->file_size(none);
@@ -216,6 +224,7 @@ class Folder {
   const std::string path_;
   Mutex mutex_;
   bool listed_ ZT_GUARDED_BY(mutex_) = false;
+  bool cut_ ZT_GUARDED_BY(mutex_) = false;  // there are more entries than were looked at
   // Files of equal size are sorted by name.
   std::multimap<std::uint64_t, File> by_size_ ZT_GUARDED_BY(mutex_);
 };
@@ -286,11 +295,12 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
                             (there ? "" : "; on a server shards are found by their names alone"));
     }
     const auto digest = ParseDigest(shard.digest);
+    std::string other = "; its digest is of no kind that is known here, so no other file can be it";
     if (digest.ok() && digest->kind != DigestKind::kNone) {
-      ZT_ASSIGN_OR_RETURN(auto other, others->Find(shard.bytes, *digest, open));
-      if (other) return *std::move(other);
+      ZT_ASSIGN_OR_RETURN(auto same, others->Find(shard.bytes, *digest, open));
+      if (same) return *std::move(same);
+      other = "; " + others->Searched() + " has its size and digest";
     }
-    const std::string other = "; no other file beside the root has its size and digest";
     std::error_code error;
     if (!std::filesystem::exists(file, error) && !error) {
       return InvalidData(Quote(file.string()) + " is missing" + other);

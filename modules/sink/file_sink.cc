@@ -244,15 +244,20 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
   if (exists && S_ISDIR(info.st_mode))
     return InvalidArgument("the output is a folder; name a file");
   if (exists && !S_ISREG(info.st_mode)) {
-    const int fd = Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC); });
+    // What a block device holds is lost as a file's content is; one that is mounted refuses O_EXCL.
+    const bool block = S_ISBLK(info.st_mode);
+    if (block && !options.overwrite)
+      return AlreadyExists("the output is a block device; use -f to write over what it holds");
+    const int exclusive = block ? O_EXCL : 0;
+    const int fd = Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC | exclusive); });
     if (fd < 0) return IoError(errno, "cannot open for writing");
-    return std::make_unique<DirectSink>(fd, path, options.sync && S_ISBLK(info.st_mode));
+    return std::make_unique<DirectSink>(fd, path, options.sync && block);
   }
   // lstat: a dangling symbolic link has the name too.
   struct stat link;
-  if (!options.overwrite && ::lstat(target.c_str(), &link) == 0) {
-    return AlreadyExists("the output exists already");
-  }
+  const bool there = ::lstat(target.c_str(), &link) == 0;
+  if (there && !options.overwrite) return AlreadyExists("the output exists already");
+  if (!there && errno == ENAMETOOLONG) return IoError(errno, "cannot make a file of this name");
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");
   if (!options.new_folder) {

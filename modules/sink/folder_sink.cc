@@ -111,6 +111,8 @@ Status FolderSink::CheckFiles(const std::string& path, std::span<const std::stri
     const fs::path at = fs::path(path) / file;
     std::error_code error;
     const fs::file_status found = fs::symlink_status(at, error);
+    if (error == std::errc::filename_too_long)
+      return WithFile(IoError(error.value(), "cannot make a file of this name"), at.string());
     if (!fs::exists(found)) continue;
     if (fs::is_directory(found))
       return WithFile(AlreadyExists("a folder has the name of an output file"), at.string());
@@ -128,6 +130,8 @@ Status FolderSink::CheckNew(const std::string& path) {
   RemoveLeftoversOf(WithoutSlashes(path));
   std::error_code error;
   const fs::file_status found = fs::symlink_status(path, error);
+  if (error == std::errc::filename_too_long)
+    return WithFile(IoError(error.value(), "cannot make a folder of this name"), path);
   if (!fs::exists(found)) return OkStatus();
   bool empty = fs::is_directory(found);
   if (empty) {

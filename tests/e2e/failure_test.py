@@ -3,11 +3,12 @@ import fcntl
 import json
 import os
 import signal
+import stat
 import subprocess
 import time
 
 import support
-from support import INTERRUPTED, INVALID, IO, OLD, PATIENCE, PROGRAM
+from support import EXISTS, INTERRUPTED, INVALID, IO, OLD, PATIENCE, PROGRAM
 
 import make_safetensors
 
@@ -209,6 +210,29 @@ class Streams(support.EndToEnd):
                                       timeout=PATIENCE, check=False)
             self.assertEqual(done.returncode, IO, done)
             self.assertRegex(done.stderr, rb"ztstream: standard output: (tensor 'a': )?cannot write: No space left on device\n")
+
+    def test_a_name_that_is_too_long_is_told_before_the_work(self):
+        """The input is not read: it ends midway, and nobody says so."""
+        source = self.safetensors("i.safetensors")
+        cut = self.put("cut.safetensors", source.read_bytes()[:-1])
+        self.fail_with(INVALID, "convert", cut, "-o", self.path("o.zt"))
+        model = self.path("m.zt")
+        self.succeed("convert", "-q", source, "-o", model)
+        long = "a" * 253
+        for words in (["convert", source, "-o", self.path(long + ".zt")], ["convert", source, "-f", "-o", self.path(long + ".zt")],
+                      ["extract", model, "-o", self.path(long + ".npz")]):
+            self.fail_with(IO, *words, says="cannot make a file of this name: File name too long")
+        self.fail_with(IO, "extract", model, "-o", f"{self.path('b' * 260)}/", says="of this name: File name too long")
+
+    def test_a_block_device_is_written_over_with_f_alone(self):
+        device = self.path("device")
+        try:
+            os.mknod(device, stat.S_IFBLK | 0o600, os.makedev(7, 1 << 19))  # a loop device that is not there
+        except PermissionError:
+            self.skipTest("block devices are made by root")
+        source = self.safetensors("i.safetensors")
+        self.fail_with(EXISTS, "convert", source, "-o", device, says="the output is a block device; use -f to write over what it holds")
+        self.fail_with(IO, "convert", source, "-f", "-o", device, says="cannot open for writing")
 
     def test_errors_name_the_shard_and_the_tensor(self):
         """As data too, where the input is an index or a folder."""

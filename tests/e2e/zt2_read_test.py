@@ -1,5 +1,6 @@
 """Reading zTensor 2.0: the public corpus by verdict and rule, hostile files of our own, and what good files hold."""
 import json
+import os
 import random
 import struct
 import subprocess
@@ -433,6 +434,19 @@ class Shards(Reading):
                        says=("shard '00002-of-00002'", "/m/model-00002-of-00002.zt' is missing"))
         self.assertFalse(self.path("o.zt").exists())
         self.succeed("convert", root, "-o", self.path("o.zt"), "--include", "^(own|a|b)$")
+
+    def test_what_was_searched_for_a_missing_shard_is_said(self):
+        file, one, _ = self.model("xxh3")
+        root = self.put("m/model.zt", file.finish())
+        self.put("m/model-00001-of-00002.zt", one)
+        self.expect(DIFFERS, "verify", root, says="is missing; no other file beside the root has its size and digest")
+        for number in range(1 << 16):
+            os.close(os.open(root.with_name(f"x{number}"), os.O_CREAT | os.O_WRONLY))
+        self.expect(DIFFERS, "verify", root, says="is missing; none of the first 65536 files beside the root (there are more) has its size and digest")
+        file.root["shards"]["00002-of-00002"]["digest"] = "blake3:00ff"
+        self.put("n/model-00001-of-00002.zt", one)
+        self.expect(DIFFERS, "verify", self.put("n/model.zt", file.finish()),
+                    says="is missing; its digest is of no kind that is known here, so no other file can be it")
 
     def test_a_shard_that_is_not_what_the_root_says(self):
         file, one, two = self.model()
