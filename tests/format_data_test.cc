@@ -100,30 +100,45 @@ TEST(DataValidator, BoolsAndWhatHasNoRule) {
             "element 17 of bool is 2, neither 0 nor 1");
   EXPECT_EQ(RuleOf(*DenseObject("u", {40}, {DType::kU8, ""}), 0, 40), std::nullopt);
   const Object coo{"m", "sparse_coo", {7, 3}, {}, {{"coords", {DType::kU32, ""}, 0}}};
-  EXPECT_EQ(RuleOf(coo, 0, kUnknownSize), std::nullopt);
+  EXPECT_EQ(RuleOf(coo, 0, kUnknownSize)->each, kUnknownSize);
   EXPECT_NE(RuleOf(Csr(DType::kU64, 4, 4), 0, kUnknownSize), std::nullopt);
 }
+
+// A check for each component of an object.
+std::vector<ContentCheck::Part> PartsOf(const Object& object, std::uint64_t memory) {
+  std::vector<ContentCheck::Part> parts;
+  for (std::size_t c = 0; c < object.components.size(); ++c) {
+    const DataRule rule = *RuleOf(object, c, object.components[c].bytes);
+    parts.push_back({std::make_shared<ContentCheck>(SpecVersion::k2_0, memory), rule});
+    parts.back().check->Expect(rule, object);
+  }
+  return parts;
+}
+
+void Pass(ContentCheck& check, const Bytes& bytes) { check.Add(check.Look(0, bytes), bytes); }
 
 // What the indices of an object show where they pass in pieces of any size.
 std::string Judged(const Object& object, const std::vector<Bytes>& components, std::uint64_t memory,
                    std::mt19937_64& random) {
-  const auto validator = SparseValidator::Make(object, SpecVersion::k2_0, memory);
+  const auto parts = PartsOf(object, memory);
   for (std::size_t c = 0; c < components.size(); ++c) {
     for (std::size_t at = 0; at < components[c].size();) {
-      const std::size_t part = std::min<std::size_t>(random() % 20, components[c].size() - at);
-      validator->Add(c, std::span(components[c]).subspan(at, part));
-      at += part;
+      const std::size_t size = std::min<std::size_t>(random() % 20, components[c].size() - at);
+      const auto piece = std::span(components[c]).subspan(at, size);
+      parts[c].check->Add(parts[c].check->Look(at, piece), piece);
+      at += size;
     }
   }
-  const std::string first(Why(validator->Check(object)));
-  EXPECT_EQ(Why(validator->Check(object)), first);  // for the next object with the same indices
+  const std::string first(Why(ContentCheck::CheckTogether(object, parts)));
+  // For the next object with the same indices.
+  EXPECT_EQ(Why(ContentCheck::CheckTogether(object, parts)), first);
   return first;
 }
 
 constexpr std::string_view kTooMuch = "bytes of memory; allow more";
 
 // In every order, with enough memory to keep all and with less; against a set of the cells.
-TEST(SparseValidator, TellCellsApartInAnyMemory) {
+TEST(ContentCheck, TellCellsApartInAnyMemory) {
   std::mt19937_64 random(1);
   int unknown = 0, same = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -162,18 +177,21 @@ TEST(SparseValidator, TellCellsApartInAnyMemory) {
     same += found == want && !want.empty() ? 1 : 0;
     // The same where their number is not declared.
     object.components[0].bytes = kUnknownSize;
-    const auto held = SparseValidator::Make(object, SpecVersion::k2_0, 1 << 20);
+    const auto held = PartsOf(object, 1 << 20);
     const Bytes bytes = Words(coords, 2);
-    held->Add(0, std::span(bytes).first(bytes.size() / 3));
-    held->Add(0, std::span(bytes).subspan(bytes.size() / 3));
+    for (const auto& piece :
+         {std::span(bytes).first(bytes.size() / 3), std::span(bytes).subspan(bytes.size() / 3)}) {
+      held[0].check->Add(held[0].check->Look(0, piece), piece);
+    }
     object.components[0].bytes = bytes.size();
-    ASSERT_EQ(Why(held->Check(object)), want) << round;
+    ASSERT_EQ(Why(held[0].check->Check(held[0].rule, object, std::nullopt)), "") << round;
+    ASSERT_EQ(Why(ContentCheck::CheckTogether(object, held)), want) << round;
   }
   EXPECT_GT(unknown, 100);
   EXPECT_GT(same, 500);
 }
 
-TEST(SparseValidator, WantRowsThatAscendWhicheverComponentComesFirst) {
+TEST(ContentCheck, WantRowsThatAscendWhicheverComponentComesFirst) {
   std::mt19937_64 random(1);
   int bad = 0, large = 0;
   for (int round = 0; round < 3000; ++round) {
@@ -218,95 +236,91 @@ TEST(SparseValidator, WantRowsThatAscendWhicheverComponentComesFirst) {
   EXPECT_EQ(Judged(empty, {{}, Bytes(8 << 20)}, 100, random), "");
 }
 
-// Matrices of the same indices under row pointers of their own, and the other way round: each part
-// is added once, and every matrix is judged as by itself.
-TEST(SparseValidator, ShareTheirParts) {
+// Matrices of the same indices under row pointers of their own, and the other way round: the bytes
+// pass once, and every matrix is judged as by itself.
+TEST(ContentCheck, ServesAllObjectsWithTheBytes) {
   const std::vector<std::uint64_t> kIndices = {1, 5, 2, 3, 3};
   const Object object = Csr(DType::kU64, 3, 9);  // components: indices, then indptr
-  const auto validator = [&](std::uint64_t memory) {
-    return SparseValidator::Make(object, SpecVersion::k2_0, memory);
-  };
-  const auto first = validator(1000);
-  first->Add(0, Words(kIndices, 8));
-  first->Add(1, Words({0, 2, 4, 5}, 8));
-  const auto indices = first->part(0), pointers = first->part(1);
-  ASSERT_NE(indices, nullptr);
-  EXPECT_EQ(Why(first->Check(object)), "");
-  EXPECT_EQ(first->part(0), nullptr);
+  const auto first = PartsOf(object, 1000);
+  Pass(*first[0].check, Words(kIndices, 8));
+  Pass(*first[1].check, Words({0, 2, 4, 5}, 8));
+  EXPECT_EQ(Why(ContentCheck::CheckTogether(object, first)), "");
   const std::string bad =
       " is not more than the one before in its row (zTensor 2.0 §5.2, "
       "zt.sparse_csr/1)";
   for (const auto& [words, says] : std::vector<std::pair<std::vector<std::uint64_t>, std::string>>{
            {{0, 2, 4, 5}, ""}, {{0, 2, 5, 5}, "index 4" + bad}, {{0, 3, 4, 5}, "index 2" + bad}}) {
-    const auto other = validator(1000);
-    other->SetPart(0, indices);
-    other->Add(0, Words({9, 8, 7}, 8));  // ignored
-    other->Add(1, Words(words, 8));
-    EXPECT_EQ(Why(other->Check(object)), says);
+    auto other = PartsOf(object, 1000);
+    other[0] = first[0];
+    Pass(*other[1].check, Words(words, 8));
+    EXPECT_EQ(Why(ContentCheck::CheckTogether(object, other)), says);
   }
-  const auto last = validator(1000);
-  last->SetPart(1, pointers);
-  last->Add(0, Words({1, 2, 1, 1, 2}, 8));
-  EXPECT_EQ(Why(last->Check(object)), "index 3" + bad);
-  // A part that is not whole decides nothing.
-  const auto small = validator(2);
-  small->Add(0, Words({5, 4, 3, 2}, 8));
-  small->Add(1, Words({0, 4}, 8));
-  const auto taker = validator(1000);
-  taker->SetPart(0, small->part(0));
-  taker->Add(1, Words({0, 1, 2, 3}, 8));
-  EXPECT_THAT(Why(taker->Check(object)), testing::EndsWith(kTooMuch));
-  // Another kind of part, or none, is not taken.
-  const auto own = validator(1000);
-  EXPECT_FALSE(own->SetPart(0, pointers));
-  EXPECT_FALSE(own->SetPart(1, nullptr));
-  EXPECT_TRUE(own->SetPart(1, pointers));
+  auto last = PartsOf(object, 1000);
+  last[1] = first[1];
+  Pass(*last[0].check, Words({1, 2, 1, 1, 2}, 8));
+  EXPECT_EQ(Why(ContentCheck::CheckTogether(object, last)), "index 3" + bad);
+  // What was too much to keep decides nothing.
+  auto small = PartsOf(object, 2);
+  Pass(*small[0].check, Words({5, 4, 3, 2}, 8));
+  small[1] = first[1];
+  EXPECT_THAT(Why(ContentCheck::CheckTogether(object, small)), testing::EndsWith(kTooMuch));
+  // Bytes that are indices of one object, pointers of another and coordinates of a third.
   const Object coo = {"m", "sparse_coo", {9}, {}, {{"coords", {DType::kU64, ""}, 24}}};
-  const auto cells = SparseValidator::Make(coo, SpecVersion::k2_0, 1000);
-  EXPECT_FALSE(cells->SetPart(0, pointers));
-  cells->Add(0, Words({0, 0, 2}, 8));
-  EXPECT_THAT(Why(cells->Check(coo)), testing::StartsWith("two elements name cell 0 in C order"));
+  const auto all = std::make_shared<ContentCheck>(SpecVersion::k2_0, 1000);
+  std::vector<DataRule> rules = {*RuleOf(object, 0, 24), *RuleOf(object, 1, 24),
+                                 *RuleOf(coo, 0, 24), *RuleOf(coo, 0, 24)};
+  for (std::size_t i = 0; i < rules.size(); ++i) all->Expect(rules[i], i < 2 ? object : coo);
+  EXPECT_EQ(all->Look(0, {}).size(), 3);
+  Pass(*all, Words({0, 0, 2}, 8));
+  for (const DataRule& rule : rules) EXPECT_EQ(Why(all->Check(rule, object, 2)), "");
+  const auto part = [&](std::size_t i) { return ContentCheck::Part{all, rules[i]}; };
+  EXPECT_THAT(Why(ContentCheck::CheckTogether(coo, std::array{part(2)})),
+              testing::StartsWith("two elements name cell 0 in C order"));
+  EXPECT_EQ(Why(ContentCheck::CheckTogether(object, std::array{part(0), part(1)})),
+            "index 1" + bad);
 }
 
 // One row of equal indices takes no memory: of as many of them as there are row pointers, one is
 // wrong. What shares the indices and has more rows asks for more.
-TEST(SparseValidator, KeepNoMoreThanRowsCanBegin) {
+TEST(ContentCheck, KeepsNoMoreThanRowsCanBegin) {
   const Object object = Csr(DType::kU8, 1, 9), rows = Csr(DType::kU8, 40, 9);
   const Bytes equal(1 << 20, std::byte{3});
-  for (const std::uint64_t more : {0, 41}) {
-    const auto validator = SparseValidator::Make(object, SpecVersion::k2_0, 50);
-    validator->AllowRows(0, more);
-    validator->Add(0, equal);
-    EXPECT_EQ(validator->kept_bytes(0), more == 0 ? 2 : 41);
-    const auto indices = validator->part(0);
-    validator->Add(1, Words({0, 100}, 1));
-    const std::string says = "index 1 is not more than the one before in its row";
-    EXPECT_THAT(Why(validator->Check(object)), testing::StartsWith(says));
-    if (more == 0) continue;
-    const auto other = SparseValidator::Make(rows, SpecVersion::k2_0, 50);
-    EXPECT_TRUE(other->SetPart(0, indices));
+  const std::uint64_t empty = PartsOf(object, 50)[0].check->kept_bytes();
+  for (const bool more : {false, true}) {
+    const auto parts = PartsOf(object, 50);
+    if (more) parts[0].check->Expect(parts[0].rule, rows);
+    Pass(*parts[0].check, equal);
+    EXPECT_EQ(parts[0].check->kept_bytes() - empty, more ? 41 : 2);
+    Pass(*parts[1].check, Words({0, 100}, 1));
+    EXPECT_THAT(Why(ContentCheck::CheckTogether(object, parts)),
+                testing::StartsWith("index 1 is not more than the one before in its row"));
+    if (!more) continue;
+    auto other = PartsOf(rows, 50);
+    other[0] = parts[0];
     std::vector<std::uint64_t> pointers(41);
     std::iota(pointers.begin(), pointers.end(), 0U);
-    other->Add(1, Words(pointers, 1));
-    EXPECT_THAT(Why(other->Check(rows)), testing::StartsWith("index 41 is not more than"));
+    Pass(*other[1].check, Words(pointers, 1));
+    EXPECT_THAT(Why(ContentCheck::CheckTogether(rows, other)),
+                testing::StartsWith("index 41 is not more than"));
   }
   // What is kept goes as soon as it is too much.
-  const auto small = SparseValidator::Make(rows, SpecVersion::k2_0, 20);
-  small->Add(0, equal);
-  EXPECT_EQ(small->kept_bytes(0), 0);
-  EXPECT_THAT(Why(small->Check(rows)), testing::EndsWith(kTooMuch));
+  const auto small = PartsOf(rows, 20);
+  Pass(*small[0].check, equal);
+  EXPECT_EQ(small[0].check->kept_bytes(), empty);
+  EXPECT_THAT(Why(ContentCheck::CheckTogether(rows, small)), testing::EndsWith(kTooMuch));
 }
 
-TEST(SparseValidator, AreForVersionsThatAskAndForCoordinatesOfUnknownNumber) {
-  Object coo{
-      .name = "m", .format = "sparse_coo", .shape = {4}, .components = {{"coords", {DType::kU64}}}};
-  EXPECT_NE(SparseValidator::Make(coo, SpecVersion::k1_2, 1000), nullptr);
-  coo.components[0].bytes = 16;
-  EXPECT_EQ(SparseValidator::Make(coo, SpecVersion::k1_2, 1000), nullptr);
-  EXPECT_NE(SparseValidator::Make(coo, SpecVersion::k2_0, 1000), nullptr);
-  EXPECT_EQ(SparseValidator::Make(Csr(DType::kU64, 4, 4), SpecVersion::k1_2, 1000), nullptr);
-  EXPECT_EQ(SparseValidator::Make(*DenseObject("u", {40}, {DType::kU64}), SpecVersion::k2_0, 1000),
-            nullptr);
+TEST(ContentCheck, AsksWhatTheVersionAsks) {
+  const Object coo = {"m", "sparse_coo", {4}, {}, {{"coords", {DType::kU64, ""}, 16}}};
+  const DataRule rule = *RuleOf(coo, 0, 16);
+  for (const SpecVersion version : {SpecVersion::k1_2, SpecVersion::k2_0}) {
+    const auto check = std::make_shared<ContentCheck>(version, 1000);
+    check->Expect(rule, coo);
+    Pass(*check, Words({3, 3}, 8));
+    EXPECT_EQ(Why(check->Check(rule, coo, std::nullopt)), "");
+    EXPECT_EQ(ContentCheck::CheckTogether(coo, std::array{ContentCheck::Part{check, rule}}).ok(),
+              version == SpecVersion::k1_2);
+  }
 }
 
 TEST(DataValidator, TheLastHalfByteOfAnOddNumberOfPackedElements) {

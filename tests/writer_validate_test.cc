@@ -194,8 +194,8 @@ TEST(Validation, OfSparseObjectsOfUnknownSize) {
                          "zt.sparse_coo/1)"
                        : "");
       EXPECT_EQ(coo(std::vector<std::uint64_t>(20'000), first, 1 << 16),
-                "tensor 'm': checking coordinates whose number is not declared takes more than "
-                "65536 bytes of memory; allow more");
+                "tensor 'm': component 'coords': checking coordinates whose number is not declared "
+                "takes more than 65536 bytes of memory; allow more");
     }
   }
 }

@@ -80,10 +80,10 @@ std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std:
   if (declared.role == "indptr") return DataRule{DataRule::Kind::kPointers, dtype};
   const std::uint32_t dimensions =
       declared.role == "coords" ? static_cast<std::uint32_t>(object.shape.size()) : 1;
-  const bool open = bytes == kUnknownSize;
-  if (dimensions == 0 || (open && declared.role == "coords")) return std::nullopt;
+  if (dimensions == 0) return std::nullopt;
   return DataRule{DataRule::Kind::kIndices, dtype, dimensions,
-                  open ? bytes : bytes / ByteWidth(dtype) / dimensions};
+                  bytes == kUnknownSize ? bytes : bytes / ByteWidth(dtype) / dimensions,
+                  object.format == "sparse_csr"};
 }
 
 std::optional<std::uint64_t> format::internal::CountElements(const Object& object) {

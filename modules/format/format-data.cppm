@@ -21,12 +21,13 @@ struct DataRule {
   std::uint32_t dimensions = 1;
   // kIndices: elements in a run. kNibble: position of the last byte, or kUnknownSize.
   std::uint64_t each = 0;
+  bool csr = false;  // kIndices: of a sparse_csr object
   auto operator<=>(const DataRule&) const = default;
 };
 
 // The rule for component number `component` with `bytes` decoded bytes; nullopt if all bytes are
-// valid. For kUnknownSize the rule does not depend on the size and the attributes; it is nullopt
-// for coordinates, which SparseValidator holds until their size is known.
+// valid. For kUnknownSize the rule does not depend on the size and the attributes; that of
+// coordinates, which lie one dimension after the other, only ContentCheck can judge, at their end.
 std::optional<DataRule> RuleOf(const Object& object, std::size_t component, std::uint64_t bytes);
 
 // Validates one component's bytes. Several threads may scan ranges, each with its own
@@ -80,45 +81,53 @@ class DataValidator {
 // nullopt for other formats and if the size is unknown.
 std::optional<std::uint64_t> CountIndices(const Object& object);
 
-// Validates the indices of a sparse object together (2.0 §5.2): columns ascend in each row of a
-// sparse_csr object, and no two elements of a sparse_coo object name the same cell. Reads the bytes
-// of each component once, in order, in limited memory.
-class SparseValidator {
+// Judges the bytes that one component has, or several: whether they keep the rule of each, and, for
+// the indices of sparse objects, what versions with ContainerTraits::unique_indices ask of them
+// (2.0 §5.2): columns ascend in each row of a sparse_csr object, and no two elements of a sparse_coo
+// object name the same cell.
+class ContentCheck {
  public:
-  // Null if `version` has no such rule, unless the number of coordinates is unknown: those are held
-  // until it is known, and their range is validated too. Uses at most `memory_bytes`.
-  static std::shared_ptr<SparseValidator> Make(const Object& object, SpecVersion version,
-                                               std::uint64_t memory_bytes);
-  ~SparseValidator();
-  SparseValidator(const SparseValidator&) = delete;
-  SparseValidator& operator=(const SparseValidator&) = delete;
+  // Judges components by their rules alone.
+  ContentCheck();
+  // Judges indices, too, if `version` asks it: in at most `memory_bytes` for each rule.
+  ContentCheck(SpecVersion version, std::uint64_t memory_bytes);
+  ~ContentCheck();
+  ContentCheck(const ContentCheck&) = delete;
+  ContentCheck& operator=(const ContentCheck&) = delete;
 
-  // Adds the next bytes of component number `component`; they may end inside an element. Bytes of
-  // components that are not indices are ignored.
-  void Add(std::size_t component, std::span<const std::byte> bytes);
-  // The state of component number `component` of a sparse_csr object, filled by Add; null for
-  // other components and objects, and after Check. Validators of objects that share the component's
-  // bytes can share it: with SetPart one takes another's, and Add ignores the component. SetPart
-  // does nothing and returns false where this component keeps something else. All bytes must be
-  // added to the validator that fills it before any of them checks. Not thread-safe.
-  struct Part;
-  std::shared_ptr<Part> part(std::size_t component) const;
-  bool SetPart(std::size_t component, const std::shared_ptr<Part>& part);
-  // The memory that the state of a component takes; 0 if there is none.
-  std::uint64_t kept_bytes(std::size_t component) const;
-  // The most row pointers of an object that will share this component of a sparse_csr object. Before
-  // its bytes are added.
-  void AllowRows(std::size_t component, std::uint64_t pointers);
+  // Adds the rule of a component of `object`. Rules that are equal are one. Before any bytes.
+  void Expect(const DataRule& rule, const Object& object);
+  // The most row pointers of an object that will be judged by indices of a sparse_csr object.
+  void AllowRows(std::uint64_t pointers);
 
-  // The result after the last bytes, for an object of the same format and rank with these indices,
-  // whose components satisfy their own rules. kDataLoss if a rule is broken, kUnimplemented if the
-  // memory limit is too small to decide.
-  Status Check(const Object& object);
+  // What a range shows, for each rule. Thread-safe.
+  using Found = std::vector<DataValidator>;
+  Found Look(std::uint64_t offset, std::span<const std::byte> bytes) const;
+  // Adds the next range, of which `found` tells.
+  void Add(Found found, std::span<const std::byte> bytes);
+
+  // After the last range: kDataLoss if the bytes break the rule of a component of `object`.
+  // `indices` as for DataValidator. kUnimplemented if the memory limit is too small to decide.
+  Status Check(const DataRule& rule, const Object& object,
+               std::optional<std::uint64_t> indices) const;
+
+  // A component, by its check and the rule that was expected.
+  struct Part {
+    std::shared_ptr<ContentCheck> check;
+    DataRule rule;
+  };
+  // Judges the indices of an object together; `parts` are its components with rules, each of which
+  // satisfies Check. Status as of Check. What was kept to find out goes with the checks.
+  static Status CheckTogether(const Object& object, std::span<const Part> parts);
+  // The memory that the state takes between two calls of CheckTogether.
+  std::uint64_t kept_bytes() const;
 
  private:
-  struct State;
-  explicit SparseValidator(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  struct Slot;
+  Slot& SlotOf(const DataRule& rule) const;
+  std::vector<std::unique_ptr<Slot>> slots_;  // one for each rule
+  const bool unique_;
+  const std::uint64_t memory_bytes_;
 };
 
 }  // namespace zt

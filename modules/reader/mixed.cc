@@ -257,12 +257,12 @@ StatusOr<FoundParts> LookAtParts(const Reader& reader, std::uint32_t index,
 }
 
 // What was seen of the blobs, for the entries that take one apart in the same way.
-using Looks = std::map<std::vector<std::uint64_t>, StatusOr<FoundParts>>;
+using Looks = std::map<InlinedVector<std::uint64_t, 16>, StatusOr<FoundParts>>;
 
 Status CheckParts(const Reader& reader, std::uint32_t index, Looks& looks) {
   ZT_ASSIGN_OR_RETURN(const MixedObject mixed, TakeApart(reader, index));
   const Object& object = mixed.object;
-  std::vector<std::uint64_t> key = KeyOf(reader.component({index, 0}));
+  InlinedVector<std::uint64_t, 16> key = KeyOf(reader.component({index, 0}));
   key.push_back(object.shape.size());
   if (object.format == "sparse_csr") key.push_back(object.shape[0]);
   auto look = looks.find(key);

@@ -282,7 +282,7 @@ Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
                       std::vector<VerifyProblem>& wrong);
 
 // Equal for components with the same stored bytes, decoded in the same way.
-std::vector<std::uint64_t> KeyOf(const StoredComponent& component);
+InlinedVector<std::uint64_t, 16> KeyOf(const StoredComponent& component);
 
 using AddProblem = std::function<void(std::uint32_t object, VerifyProblem what)>;
 

@@ -22,10 +22,9 @@ bool CanBeRead(const StoredObject& object, const std::set<std::uint32_t>& missin
 
 }  // namespace
 
-std::vector<std::uint64_t> KeyOf(const StoredComponent& c) {
+InlinedVector<std::uint64_t, 16> KeyOf(const StoredComponent& c) {
   const CodecParameters& with = c.parameters;
-  return {c.role.size(),
-          c.shard,
+  return {c.shard,
           c.offset,
           c.length,
           c.decoded_bytes,
@@ -63,15 +62,19 @@ namespace zt {
 namespace {
 
 using reader::internal::KeyOf;
-using BytesKey = std::vector<std::uint64_t>;
+using BytesKey = InlinedVector<std::uint64_t, 16>;
 
-constexpr std::uint64_t kPartCost = 256;  // of a part that keeps nothing
+// Indices that were read.
+struct ReadIndices {
+  Status read;
+  std::shared_ptr<ContentCheck> check;
+};
 
 }  // namespace
 
 struct IndexChecker::State {
   State(const Reader& of, std::uint64_t most_bytes)
-      : reader(of), memory_bytes(most_bytes), parts(most_bytes) {
+      : reader(of), memory_bytes(most_bytes), known(most_bytes) {
     if (!Traits(of.manifest().version).unique_indices) return;
     for (const StoredObject& object : of.manifest().objects) {
       if (object.format != "sparse_csr") continue;
@@ -87,40 +90,36 @@ struct IndexChecker::State {
 
   const Reader& reader;
   const std::uint64_t memory_bytes;
-  struct Seen {
-    std::shared_ptr<SparseValidator> validator;  // null if there is no rule
-    Status fed;                                  // what adding the indices said
-  };
   std::map<BytesKey, std::uint64_t> rows;  // the most row pointers of an object with these indices
-  std::map<BytesKey, Seen> seen;           // by all indices of an object, and its rank
-  reader::internal::Recent<BytesKey, SparseValidator::Part> parts;  // of rows
+  reader::internal::Recent<BytesKey, const ReadIndices> known;
 
-  // Adds all indices of an object to `validator`, except those that another one has read.
-  Status Feed(std::uint32_t index, SparseValidator& validator) {
-    const StoredObject& object = reader.manifest().objects[index];
-    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-      const StoredComponent& stored = object.components[c];
-      if (!IsIndexRole(object.format, stored.role)) continue;
-      ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes({index, c}));
-      const BytesKey key = KeyOf(stored);
-      if (validator.SetPart(c, parts.Find(key))) continue;
-      if (const auto most = rows.find(key); most != rows.end())
-        validator.AllowRows(c, most->second);
-      ZT_RETURN_IF_ERROR(FeedOne({index, c}, bytes, validator));
-      if (auto part = validator.part(c)) parts.Add(key, part, kPartCost + validator.kept_bytes(c));
-    }
-    return OkStatus();
+  // Reads the indices, unless another object has the same.
+  std::shared_ptr<const ReadIndices> Indices(ComponentId id, const Object& declared,
+                                             const DataRule& rule) {
+    BytesKey key = KeyOf(reader.component(id));
+    const auto most = rows.find(key);
+    key.insert(key.end(), {static_cast<std::uint64_t>(rule.kind), rule.dimensions, rule.csr});
+    if (auto found = known.Find(key)) return found;
+    auto indices = std::make_shared<ReadIndices>();
+    indices->check = std::make_shared<ContentCheck>(reader.manifest().version, memory_bytes);
+    indices->check->Expect(rule, declared);
+    if (most != rows.end()) indices->check->AllowRows(most->second);
+    indices->read = Feed(id, *indices->check);
+    if (indices->read.code() == StatusCode::kUnavailable)
+      return indices;  // another try may succeed
+    return known.Add(key, indices, indices->check->kept_bytes());
   }
 
   // One block at a time: at least a whole frame, which is decoded as a whole anyway.
-  Status FeedOne(ComponentId id, std::uint64_t bytes, SparseValidator& validator) {
+  Status Feed(ComponentId id, ContentCheck& check) {
     constexpr std::uint64_t kBlockBytes = 256 << 10;
+    ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes(id));
     ZT_ASSIGN_OR_RETURN(const Access access, reader.FindAccess(id));
     std::vector<std::byte> block;
     for (std::uint64_t at = 0; at < bytes; at += block.size()) {
       block.resize(std::min(std::max(kBlockBytes, access.frame_bytes), bytes - at));
       ZT_RETURN_IF_ERROR(reader.Read(id, at, block));
-      validator.Add(id.component, block);
+      check.Add(check.Look(at, block), block);
     }
     return OkStatus();
   }
@@ -129,28 +128,22 @@ struct IndexChecker::State {
 IndexChecker::IndexChecker(const Reader& reader, std::uint64_t memory_bytes)
     : state_(std::make_shared<State>(reader, memory_bytes)) {}
 
-Status IndexChecker::Check(std::uint32_t object) {
+Status IndexChecker::Check(std::uint32_t index) {
   const Manifest& manifest = state_->reader.manifest();
-  const StoredObject& stored = manifest.objects[object];
+  const StoredObject& stored = manifest.objects[index];
   if (!Traits(manifest.version).unique_indices || !IsSparse(stored.format)) return OkStatus();
-  BytesKey key = {stored.format == "sparse_csr", stored.shape.size()};
-  for (const StoredComponent& c : stored.components) {
-    if (!IsIndexRole(stored.format, c.role)) continue;
-    const BytesKey one = KeyOf(c);
-    key.insert(key.end(), one.begin(), one.end());
+  const Object object = DeclareWithoutAttributes(stored);
+  std::vector<ContentCheck::Part> parts;
+  for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+    const Component& component = object.components[c];
+    if (!IsIndexRole(object.format, component.role)) continue;
+    const auto rule = RuleOf(object, c, component.bytes);
+    if (!rule) continue;
+    const auto indices = state_->Indices({index, c}, object, *rule);
+    ZT_RETURN_IF_ERROR(indices->read);
+    parts.push_back({indices->check, *rule});
   }
-  const Object declared = DeclareWithoutAttributes(stored);
-  auto found = state_->seen.find(key);
-  if (found == state_->seen.end()) {
-    std::shared_ptr<SparseValidator> validator =
-        SparseValidator::Make(declared, manifest.version, state_->memory_bytes);
-    Status fed = validator == nullptr ? OkStatus() : state_->Feed(object, *validator);
-    if (fed.code() == StatusCode::kUnavailable) return fed;  // another try may succeed
-    found = state_->seen.emplace(std::move(key), State::Seen{std::move(validator), fed}).first;
-  }
-  const State::Seen& known = found->second;
-  if (!known.fed.ok() || known.validator == nullptr) return known.fed;
-  return known.validator->Check(declared);
+  return ContentCheck::CheckTogether(object, parts);
 }
 
 }  // namespace zt

@@ -24,9 +24,8 @@ constexpr std::uint64_t kRangeCost = 1024;  // weight of a range besides its byt
 // A component being verified.
 struct Member {
   ComponentId id;
-  std::size_t rule = 0;  // index into VerifyBlob::rules
-  // With every size known; null if no rule applies.
-  std::shared_ptr<const Object> declared = {};
+  std::optional<DataRule> rule = {};
+  std::shared_ptr<const Object> declared = {};  // with every size known, if there is a rule
 };
 
 // A blob being verified, shared by all components with the same bytes and the same decoding.
@@ -35,15 +34,15 @@ struct VerifyBlob {
   std::vector<Member> members;  // in the order of the manifest
   bool crc = false;             // compute a CRC-32C of the stored bytes
   bool decoded = false;         // the blob is encoded and digests cover the decoded bytes
-  std::vector<DataRule> rules;  // without duplicates
+  ContentCheck check;
+  bool judged = false;  // `check` has rules, and the blob can be decoded
 
   // Used by HashStage: all digests but the CRC-32C of stored bytes.
   std::map<DigestKind, std::unique_ptr<Hasher>> hashers;
   // The members below are used by SumStage.
   std::uint64_t stored_done = 0;
   std::uint32_t crc_so_far = 0;
-  std::vector<DataValidator> validators;  // one for each rule
-  std::optional<std::string> problem;     // the first decoding error
+  std::optional<std::string> problem;  // the first decoding error
 };
 
 // A range of stored bytes read at once: part of a raw blob, a frame, the bytes after the last
@@ -63,7 +62,7 @@ struct VerifyRange {
   Buffer content = {};                     // of a frame, if digests cover it
   std::span<const std::byte> hashed = {};  // the bytes that digests cover
   std::uint32_t crc = 0;
-  std::vector<DataValidator> validators = {};  // one for each rule
+  ContentCheck::Found found = {};
   std::optional<std::string> problem = {};
   std::map<DigestKind, std::string> digests = {};  // of a whole stream
 };
@@ -123,23 +122,20 @@ class FetchStage final : public StageOf<Batch> {
       if (!status.ok()) {
         range.problem = Fact(status);
       } else {
-        Validate(range, content.bytes(), range.at.frame->content_offset);
+        Look(range, content.bytes(), range.at.frame->content_offset);
       }
       if (blob.decoded) {
         range.hashed = content.bytes();
         range.content = std::move(content);
       }
     } else if (!blob.decoded && blob.stored.encoding == Encoding::kRaw) {
-      Validate(range, range.stored, range.at.offset);
+      Look(range, range.stored, range.at.offset);
     }
     return OkStatus();
   }
 
-  static void Validate(VerifyRange& range, std::span<const std::byte> content,
-                       std::uint64_t offset) {
-    for (const DataRule& rule : range.blob->rules) {
-      range.validators.emplace_back(rule, offset).Add(content);
-    }
+  static void Look(VerifyRange& range, std::span<const std::byte> content, std::uint64_t offset) {
+    if (range.blob->judged) range.found = range.blob->check.Look(offset, content);
   }
 
   // Decodes a stream whose frames cannot be decoded separately: in order, with bounded memory, on
@@ -183,12 +179,12 @@ class FetchStage final : public StageOf<Batch> {
     const auto stream =
         FindCodec(c.encoding)->OpenStream(c.parameters, read, c.length, c.decoded_bytes);
     Buffer content = pool_.Take(std::clamp<std::uint64_t>(c.decoded_bytes, 1, kStep));
-    for (const DataRule& rule : range.blob->rules) range.validators.emplace_back(rule);
     for (std::uint64_t at = 0; at < c.decoded_bytes;) {
       const auto part = content.bytes().first(
           std::min<std::uint64_t>(content.bytes().size(), c.decoded_bytes - at));
       ZT_RETURN_IF_ERROR(stream->Read(part));
-      for (DataValidator& validator : range.validators) validator.Add(part);
+      Look(range, part, at);
+      range.blob->check.Add(std::exchange(range.found, {}), {});
       seen(part);
       at += part.size();
     }
@@ -257,12 +253,7 @@ class SumStage final : public StageOf<Batch> {
                             : Crc32cCombine(blob.crc_so_far, range.crc, range.at.bytes);
       blob.stored_done += range.at.bytes;
       if (!blob.problem) blob.problem = std::move(range.problem);
-      if (blob.validators.empty()) {
-        blob.validators = std::move(range.validators);
-      } else if (!blob.problem && !range.validators.empty()) {
-        for (std::size_t i = 0; i < blob.validators.size(); ++i)
-          blob.validators[i].Merge(range.validators[i]);
-      }
+      if (!blob.problem) blob.check.Add(std::move(range.found), {});
       if (range.at.last) Complete(blob, range);
     }
     report_.stored_bytes += batch.bytes;
@@ -298,9 +289,9 @@ class SumStage final : public StageOf<Batch> {
     }
     if (blob.problem) {
       add(*blob.problem);
-    } else if (member.declared != nullptr) {
+    } else if (member.rule) {
       const Status status =
-          blob.validators[member.rule].Check(*member.declared, CountIndices(*member.declared));
+          blob.check.Check(*member.rule, *member.declared, CountIndices(*member.declared));
       if (!status.ok()) add(Fact(status));
     }
   }
@@ -461,7 +452,6 @@ class Verifier {
     blob->stored.decoded_bytes = SizeOf(first);
     blob->decoded = Traits(reader_.manifest().version).digests_decoded &&
                     blob->stored.encoding != Encoding::kRaw;
-    std::map<DataRule, std::size_t> rules;
     for (std::size_t i = group.begin; i < group.end; ++i) {
       Member member{keyed_[i].id};
       const StoredComponent& stored = reader_.component(member.id);
@@ -469,10 +459,10 @@ class Verifier {
       if (!stored.digest.empty()) Expect(*blob, member.id);
       if (MayHaveRule(member.id)) {
         auto declared = Declared(member.id.object);
-        if (const auto rule = RuleOf(*declared, member.id.component, blob->stored.decoded_bytes)) {
-          const auto [found, fresh] = rules.emplace(*rule, blob->rules.size());
-          if (fresh) blob->rules.push_back(*rule);
-          member.rule = found->second;
+        member.rule = RuleOf(*declared, member.id.component, blob->stored.decoded_bytes);
+        if (member.rule) {
+          blob->check.Expect(*member.rule, *declared);
+          blob->judged = true;
           member.declared = std::move(declared);
         }
       }
@@ -533,7 +523,7 @@ class Verifier {
       }
       // Digests of the stored bytes are still checked.
       blob->problem = Fact(frames.status());
-      blob->rules.clear();
+      blob->judged = false;
       return SendStored(pipeline, blob);
     }
     if (!*frames || !reader::internal::CanReadByFrame(codec, **frames)) {

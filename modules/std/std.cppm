@@ -144,8 +144,8 @@ using std::addressof, std::align, std::align_val_t, std::allocator, std::allocat
     std::construct_at, std::const_pointer_cast, std::default_delete, std::destroy, std::destroy_at,
     std::dynamic_pointer_cast, std::enable_shared_from_this, std::launder, std::make_shared,
     std::make_unique, std::make_unique_for_overwrite, std::nothrow, std::nothrow_t,
-    std::numeric_limits, std::shared_ptr, std::static_pointer_cast, std::uninitialized_copy,
-    std::unique_ptr, std::weak_ptr;
+    std::numeric_limits, std::owner_less, std::shared_ptr, std::static_pointer_cast,
+    std::uninitialized_copy, std::unique_ptr, std::weak_ptr;
 // random
 using std::mt19937, std::mt19937_64, std::random_device, std::uniform_int_distribution;
 // streams

@@ -37,20 +37,23 @@ std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bo
   return zt::RuleOf(object, component, fixed ? declared.bytes : kUnknownSize);
 }
 
-std::vector<DataRule> RulesOf(const ComponentState& state) {
-  std::vector<DataRule> rules;
+std::shared_ptr<ContentCheck> MakeCheck(const ComponentState& state, const WriterOptions& options) {
+  std::shared_ptr<ContentCheck> check;
   const auto add = [&](const Object& object, std::uint32_t component) {
     const auto rule = RuleOf(object, component, state.plan != nullptr);
-    if (rule && std::ranges::find(rules, *rule) == rules.end()) rules.push_back(*rule);
+    if (!rule) return;
+    if (check == nullptr)
+      check = std::make_shared<ContentCheck>(options.spec, options.memory_bytes);
+    check->Expect(*rule, object);
   };
   add(*state.object, state.at.component);
-  if (state.plan == nullptr) return rules;
+  if (state.plan == nullptr) return check;
   if (const auto found = state.plan->shared.find(state.at); found != state.plan->shared.end()) {
     for (const ComponentId id : found->second.by) {
       add(*state.plan->plan.objects[id.object].object, id.component);
     }
   }
-  return rules;
+  return check;
 }
 
 namespace {
@@ -147,9 +150,7 @@ class ValidateDataStage final : public ChunkStage {
     if (sizes_change_)
       chunk.offset =
           std::exchange(state.validated_bytes, state.validated_bytes + chunk.bytes().size());
-    for (const DataRule& rule : chunk.state->rules) {
-      chunk.validators.emplace_back(rule, chunk.offset).Add(chunk.bytes());
-    }
+    if (state.check != nullptr) chunk.found = state.check->Look(chunk.offset, chunk.bytes());
     return OkStatus();
   }
 

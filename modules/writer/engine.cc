@@ -296,7 +296,7 @@ Status Engine::KeepFrames(ComponentState& state) const {
   ZT_ASSIGN_OR_RETURN(std::vector<Frame> frames, state.source->Frames(state.id));
   if (frames.empty()) return OkStatus();
   const ContainerTraits& traits = Traits(options.spec);
-  if (!traits.digests_decoded && stream->guarded && state.rules.empty()) {
+  if (!traits.digests_decoded && stream->guarded && state.check == nullptr) {
     state.copied = std::make_unique<const EncodedStream>(*stream);
     state.storage.compression = Compression::kNone;
     state.storage.codec = nullptr;
@@ -386,7 +386,6 @@ StatusOr<PlanSums> Engine::CheckPlan(const TensorSource& source, const Plan& pla
   for (const PlannedObject& planned : plan.objects) {
     ZT_RETURN_IF_ERROR(CheckObject(source, planned));
     sums.name_bytes += Names::Taken(planned.object->name.size(), last);
-    sums.sparse |= IsSparse(planned.object->format);
     for (std::size_t c = 0; c < planned.components.size(); ++c) {
       const PlannedComponent& component = planned.components[c];
       ++sums.components;
@@ -428,7 +427,6 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
   const auto run = std::make_shared<PlanState>(plan, std::move(owner));
   if (!run->of_caller) plans_.push_back(run);
   if (sums.shared) ZT_RETURN_IF_ERROR(IndexSharedBlobs(*run));
-  if (sums.sparse) MakeSparseValidators(*run);
   names_.Expect(plan.objects.size(), sums.name_bytes);
   for (std::size_t i = 0; i < plan.objects.size(); ++i) {
     const std::size_t ahead = i + zt::internal::kNamesAhead;
@@ -445,34 +443,6 @@ Status Engine::AddPlanned(TensorSource& source, const Plan& plan, const PlanSums
   return OkStatus();
 }
 
-// Creates the validators of sparse indices. Objects of equal rank with the same index blobs share
-// one; those with one such blob in common share what is kept of it.
-void Engine::MakeSparseValidators(PlanState& run) const {
-  using Numbers = InlinedVector<std::uint64_t, 16>;
-  std::map<Numbers, std::shared_ptr<SparseValidator>> known;
-  std::map<Numbers, std::shared_ptr<SparseValidator::Part>> parts;
-  const std::vector<PlannedObject>& objects = run.plan.objects;
-  for (std::uint32_t i = 0; i < objects.size(); ++i) {
-    const Object& object = *objects[i].object;
-    auto validator = SparseValidator::Make(object, options.spec, options.memory_bytes);
-    if (validator == nullptr) continue;
-    Numbers key = {object.format == "sparse_csr", object.shape.size()};
-    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-      const Component& component = object.components[c];
-      if (component.role == "values") continue;
-      const ComponentId blob = objects[i].components[c].shared_with.value_or(ComponentId{i, c});
-      const Numbers one = {component.role.size(), ByteWidth(component.element.dtype), blob.object,
-                           blob.component};
-      key.insert(key.end(), one.begin(), one.end());
-      if (validator->part(c) == nullptr) continue;
-      const auto [part, first] = parts.emplace(one, validator->part(c));
-      if (!first) validator->SetPart(c, part->second);
-    }
-    const auto [found, fresh] = known.emplace(std::move(key), std::move(validator));
-    run.sparse.emplace(i, PlanState::SparseObject{found->second, fresh});
-  }
-}
-
 Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
                          std::uint32_t index) {
   const PlannedObject& planned = run->plan.objects[index];
@@ -487,7 +457,7 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
     if (run->of_caller) state->keeps = run;
     state->at = {index, c};
     state->declared_bytes = planned.object->components[c].bytes;
-    state->rules = RulesOf(*state);
+    state->check = MakeCheck(*state, options);
     auto resolved = Resolve(*planned.object, c, component.storage, component.transform.get());
     if (!resolved.ok()) return NamedBy(source, planned, resolved.status());
     state->storage = *std::move(resolved);

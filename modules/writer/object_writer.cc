@@ -34,7 +34,6 @@ struct ObjectWriter::State : OpenObject {
   std::shared_ptr<const Object> object;
   Object actual;         // the declaration with actual sizes and later changes
   bool changed = false;  // `actual` has later changes
-  std::shared_ptr<SparseValidator> sparse;
   std::size_t at = 0;
   std::size_t filled = 0;      // of the buffer
   std::uint64_t appended = 0;  // of the component, buffer included
@@ -59,8 +58,7 @@ struct ObjectWriter::State : OpenObject {
     component->object = object;
     component->at.component = static_cast<std::uint32_t>(at);
     component->declared_bytes = object->components[at].bytes;
-    component->rules = writer::internal::RulesOf(*component);
-    component->sparse = sparse;
+    component->check = writer::internal::MakeCheck(*component, engine->options);
     component->storage = storage[at];
     component->ends_object = at + 1 == object->components.size();
     filled = 0;
@@ -198,8 +196,6 @@ std::unique_ptr<ObjectWriter> ObjectWriter::Make(Engine& engine,
   std::unique_ptr<ObjectWriter> made(
       new ObjectWriter(std::make_unique<State>(std::move(storage), std::move(object))));
   engine.Open(*made->state_);
-  made->state_->sparse = SparseValidator::Make(*made->state_->object, engine.options.spec,
-                                               engine.options.memory_bytes);
   made->state_->BeginComponent();
   return made;
 }

@@ -75,9 +75,9 @@ class ManifestEntry {
     stored_.shape = object.shape;
     stored_.attributes = object.attributes;
   }
-  // `validators` have seen the blob's bytes.
-  void Fill(std::uint32_t component, StoredBlob blob, std::vector<DataValidator> validators) {
-    if (!validators.empty()) validators_[component] = std::move(validators);
+  // `check` has seen the blob's bytes; null if there are no rules.
+  void Fill(std::uint32_t component, StoredBlob blob, std::shared_ptr<ContentCheck> check) {
+    if (check != nullptr) checks_[component] = std::move(check);
     StoredComponent& stored = stored_.components[component];
     stored.offset = blob.offset;
     stored.length = blob.length;
@@ -87,17 +87,15 @@ class ManifestEntry {
     stored.digest = std::move(blob.digest);
   }
   const StoredObject& stored() const { return stored_; }
-  const std::map<std::uint32_t, std::vector<DataValidator>>& validators() const {
-    return validators_;
-  }
+  const std::map<std::uint32_t, std::shared_ptr<ContentCheck>>& checks() const { return checks_; }
   void End() {
     begun_ = false;
-    validators_.clear();
+    checks_.clear();
   }
 
  private:
   StoredObject stored_;
-  std::map<std::uint32_t, std::vector<DataValidator>> validators_;  // only of components with rules
+  std::map<std::uint32_t, std::shared_ptr<ContentCheck>> checks_;  // only of components with rules
   bool begun_ = false;
 };
 
@@ -148,7 +146,7 @@ class EntryStage final : public StageOf<Batch> {
         .length = chunk.stored.size() + chunk.trailer.size(),
         .decoded_bytes = state.copied != nullptr ? ContentOfCopied(chunk) : chunk.bytes().size()};
     entry.Begin(*state.object);
-    entry.Fill(0, BlobOf(state, sums, chunk.crc), {});
+    entry.Fill(0, BlobOf(state, sums, chunk.crc), nullptr);
     entry.End();
     ZT_RETURN_IF_ERROR(CheckStored(entry.stored(), spec_));
     ZT_ASSIGN_OR_RETURN(chunk.entry, manifest_.Encode(entry.stored(), &out));
@@ -179,41 +177,20 @@ class RecordStage final : public ChunkStage {
         state.copied != nullptr ? ContentOfCopied(chunk) - sums_.content : chunk.bytes().size();
     sums_.content += content;
     sums_.counts += chunk.counts;
-    if (sums_.validators.empty()) {
-      sums_.validators = std::move(chunk.validators);
-    } else {
-      for (std::size_t i = 0; i < sums_.validators.size(); ++i)
-        sums_.validators[i].Merge(chunk.validators[i]);
-    }
-    if (state.copied == nullptr) FeedSparseValidators(state, chunk.bytes());
+    if (state.check != nullptr) state.check->Add(std::move(chunk.found), chunk.bytes());
     record_.bytes_done += state.copied != nullptr ? content : chunk.input_bytes;
     record_.stored_done += bytes;
     return chunk.last ? Complete(chunk) : OkStatus();
   }
 
  private:
-  // Feeds index bytes to the validators of all sparse objects that use them.
-  static void FeedSparseValidators(const ComponentState& state, std::span<const std::byte> bytes) {
-    if (state.sparse != nullptr) state.sparse->Add(state.at.component, bytes);
-    if (state.plan == nullptr || state.plan->sparse.empty()) return;
-    const auto show = [&](ComponentId id) {
-      const auto found = state.plan->sparse.find(id.object);
-      if (found == state.plan->sparse.end() || !found->second.first) return;
-      found->second.validator->Add(id.component, bytes);
-    };
-    show(state.at);
-    const auto shared = state.plan->shared.find(state.at);
-    if (shared == state.plan->shared.end()) return;
-    for (const ComponentId id : shared->second.by) show(id);
-  }
-
   Status Complete(const WriterChunk& chunk) {
     const ComponentState& state = *chunk.state;
     ZT_RETURN_IF_ERROR(CheckSize(state.object->components[state.at.component], sums_.content));
     ZT_RETURN_IF_ERROR(CheckNumbers(state, state.object->components[state.at.component].element));
     if (chunk.entry) {
       ++record_.tensors_done;
-      ZT_RETURN_IF_ERROR(CheckData(state, *state.object, 0, *state.object, sums_.validators));
+      ZT_RETURN_IF_ERROR(CheckData(state, *state.object, 0, *state.object, state.check));
       return record_.manifest.Add(*chunk.entry, chunk.entry_bytes);
     }
     StoredBlob blob = BlobOf(
@@ -223,12 +200,12 @@ class RecordStage final : public ChunkStage {
       const auto shared = state.plan->shared.find(state.at);
       if (shared != state.plan->shared.end()) {
         shared->second.blob = blob;
-        shared->second.validators = sums_.validators;
+        shared->second.check = state.check;
       }
     }
     if (!entry_.begun()) entry_.Begin(*state.object);
     if (chunk.closing != nullptr) entry_.Close(*chunk.closing);
-    entry_.Fill(state.at.component, std::move(blob), std::move(sums_.validators));
+    entry_.Fill(state.at.component, std::move(blob), state.check);
     return state.ends_object ? End(state) : OkStatus();
   }
 
@@ -241,12 +218,11 @@ class RecordStage final : public ChunkStage {
   // Checks a component's bytes by its rule. `begun` is the object as declared at Begin, `object` as
   // it is at the end.
   static Status CheckData(const ComponentState& state, const Object& begun, std::uint32_t component,
-                          const Object& object, const std::vector<DataValidator>& validators) {
+                          const Object& object, const std::shared_ptr<ContentCheck>& check) {
     const auto rule =
-        validators.empty() ? std::nullopt : RuleOf(begun, component, state.plan != nullptr);
+        check == nullptr ? std::nullopt : RuleOf(begun, component, state.plan != nullptr);
     if (!rule) return OkStatus();
-    const auto found = std::ranges::find(validators, *rule, &DataValidator::rule);
-    const Status status = Blamed(state, found->Check(object, CountIndices(object)));
+    const Status status = Blamed(state, check->Check(*rule, object, CountIndices(object)));
     if (status.ok() || object.components.size() == 1) return status;
     return WithComponent(status, object.components[component].role);
   }
@@ -266,7 +242,7 @@ class RecordStage final : public ChunkStage {
 
   // Ends the object, whose last blob is known, and the objects after it that only share blobs.
   Status End(const ComponentState& state) {
-    if (state.plan == nullptr) return Add(state, *state.object, state.sparse.get());
+    if (state.plan == nullptr) return Add(state, *state.object);
     const std::vector<PlannedObject>& objects = state.plan->plan.objects;
     std::uint32_t i = state.at.object;
     do {
@@ -275,13 +251,11 @@ class RecordStage final : public ChunkStage {
       const auto& components = objects[i].components;
       for (std::uint32_t c = 0; c < components.size(); ++c) {
         if (!components[c].shared_with) continue;
-        const PlanState::Shared& shared = state.plan->shared.at(*components[c].shared_with);
-        entry_.Fill(c, shared.blob, shared.validators);
+        PlanState::Shared& shared = state.plan->shared.at(*components[c].shared_with);
+        entry_.Fill(c, shared.blob, shared.check);
+        if (shared.by.back() == ComponentId{i, c}) shared.check.reset();
       }
-      const auto sparse = state.plan->sparse.find(i);
-      const Status status =
-          Add(state, object,
-              sparse == state.plan->sparse.end() ? nullptr : sparse->second.validator.get());
+      const Status status = Add(state, object);
       if (!status.ok() && i != state.at.object) {
         return WithTensor(
             WithFact(status, std::string(status.message()) + "; its bytes are those of " +
@@ -295,29 +269,28 @@ class RecordStage final : public ChunkStage {
   }
 
   // Validates an object as stored and adds it to the manifest.
-  Status Add(const ComponentState& state, const Object& begun, SparseValidator* sparse) {
+  Status Add(const ComponentState& state, const Object& begun) {
     const StoredObject& stored = entry_.stored();
     for (std::size_t c = 0; c < stored.components.size(); ++c) {
       ZT_RETURN_IF_ERROR(CheckSize(begun.components[c], stored.components[c].decoded_bytes));
     }
     ZT_RETURN_IF_ERROR(AsInvalidArgument(CheckStored(stored, spec_)));
-    if (!entry_.validators().empty() || sparse != nullptr) {
-      const Object object = Declare(stored);
-      for (const auto& [component, validators] : entry_.validators()) {
-        ZT_RETURN_IF_ERROR(CheckData(state, begun, component, object, validators));
-      }
-      if (sparse != nullptr) ZT_RETURN_IF_ERROR(CheckSparse(state, object, *sparse));
-    }
+    if (!entry_.checks().empty()) ZT_RETURN_IF_ERROR(CheckContent(state, begun, Declare(stored)));
     ++record_.tensors_done;
     ZT_RETURN_IF_ERROR(record_.manifest.Add(stored));
     entry_.End();
     return OkStatus();
   }
 
-  // Data that breaks this rule may be valid in the source's version, so it is not kDataLoss.
-  static Status CheckSparse(const ComponentState& state, const Object& object,
-                            SparseValidator& sparse) {
-    const Status status = Blamed(state, sparse.Check(object));
+  Status CheckContent(const ComponentState& state, const Object& begun, const Object& object) {
+    std::vector<ContentCheck::Part> parts;
+    for (const auto& [component, check] : entry_.checks()) {
+      ZT_RETURN_IF_ERROR(CheckData(state, begun, component, object, check));
+      if (const auto rule = RuleOf(begun, component, state.plan != nullptr))
+        parts.push_back({check, *rule});
+    }
+    // Data that breaks this rule may be valid in the source's version, so it is not kDataLoss.
+    const Status status = Blamed(state, ContentCheck::CheckTogether(object, parts));
     return status.code() == StatusCode::kDataLoss ? WithCode(status, StatusCode::kUnimplemented)
                                                   : status;
   }
@@ -329,7 +302,6 @@ class RecordStage final : public ChunkStage {
     std::uint64_t begin = 0, stored = 0, content = 0;
     std::uint32_t crc = 0;
     NumericCounts counts;
-    std::vector<DataValidator> validators;  // one for each rule of the component
   } sums_;
   ManifestEntry entry_;  // of the current object
 };

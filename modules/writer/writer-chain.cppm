@@ -38,19 +38,12 @@ struct PlanState {
   const bool of_caller;                     // invalid bytes are then the caller's error
   struct Shared {
     StoredBlob blob;
-    std::vector<ComponentId> by;                 // the other components that share the blob
-    std::vector<DataValidator> validators = {};  // what its bytes hold
+    std::vector<ComponentId> by;               // the other components that share the blob, in order
+    std::shared_ptr<ContentCheck> check = {};  // until the last of them has it
   };
   // Shared blobs, by the component that writes them. The keys are fixed when the plan is added; the
-  // record stage sets `blob` and `validators`.
+  // record stage sets `blob` and `check`.
   std::map<ComponentId, Shared> shared;
-  // Sparse objects by number. Objects with the same indices share a validator; `first` marks the
-  // one whose bytes feed them.
-  struct SparseObject {
-    std::shared_ptr<SparseValidator> validator;
-    bool first;
-  };
-  std::map<std::uint32_t, SparseObject> sparse;
 };
 
 // The frames of a stored component. All but the last have the same size of content.
@@ -71,8 +64,8 @@ struct ComponentState {
   std::shared_ptr<const PlanState> keeps;
   ComponentId at;                    // in the plan; unplanned: only the component is set
   std::uint64_t declared_bytes = 0;  // or kUnknownSize
-  // The rules for its bytes: its own and those of all components that share its blob. Each once.
-  std::vector<DataRule> rules;
+  // By its rule and those of all components that share its blob; null if there is none.
+  std::shared_ptr<ContentCheck> check;
   ResolvedStorage storage;
   TensorSource* source = nullptr;  // null if the chunks bring their bytes
   ComponentId id;
@@ -87,7 +80,6 @@ struct ComponentState {
   // If set, the source's frames are copied one by one while their content is read too: a chunk is
   // one frame.
   std::unique_ptr<const KeptFrames> kept;
-  std::shared_ptr<SparseValidator> sparse;  // of a sparse object that was not planned
 
   // Set by the place stage; the compress stage reads it early.
   std::atomic<int> choice = kUndecided;
@@ -123,8 +115,8 @@ struct WriterChunk final : Chunk {
   // The bytes are in the batch's `entries`.
   std::optional<EncodedEntry> entry;
   std::span<const std::byte> entry_bytes;
-  NumericCounts counts;                   // values that the transform could not represent
-  std::vector<DataValidator> validators;  // of bytes(), one for each rule of the component
+  NumericCounts counts;       // values that the transform could not represent
+  ContentCheck::Found found;  // in bytes()
 
   // Puts "FILE: tensor 'NAME': " before the message; OK stays OK.
   Status Named(const Status& status) const;
@@ -191,8 +183,8 @@ std::size_t EntryBytes(const Object& object);
 // The rule for a component's bytes. Sizes and attributes of an unplanned object are known only at
 // its end.
 std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bool planned);
-// Computes ComponentState::rules from the fields above it.
-std::vector<DataRule> RulesOf(const ComponentState& state);
+// Makes ComponentState::check from the fields above it.
+std::shared_ptr<ContentCheck> MakeCheck(const ComponentState& state, const WriterOptions& options);
 
 // A step on each chunk by itself.
 class ChunkStage : public StageOf<Batch> {

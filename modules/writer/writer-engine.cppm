@@ -46,7 +46,6 @@ struct PlanSums {
   std::size_t components = 0;                       // with aliases
   bool compressed = false;                          // some components may be
   bool shared = false;                              // some blobs are
-  bool sparse = false;                              // some objects are
 };
 
 class Engine;
@@ -147,7 +146,6 @@ class Engine {
                           std::uint64_t input_bytes);
   Status AddObject(TensorSource& source, const std::shared_ptr<PlanState>& run,
                    std::uint32_t index);
-  void MakeSparseValidators(PlanState& run) const;
 
   std::unique_ptr<Sink> sink_;
   BufferPool pool_;

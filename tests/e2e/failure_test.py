@@ -220,9 +220,8 @@ class Streams(support.EndToEnd):
         self.succeed("convert", "-q", source, "-o", model)
         long = "a" * 253
         for words in (["convert", source, "-o", self.path(long + ".zt")], ["convert", source, "-f", "-o", self.path(long + ".zt")],
-                      ["extract", model, "-o", self.path(long + ".npz")]):
-            self.fail_with(IO, *words, says="cannot make a file of this name: File name too long")
-        self.fail_with(IO, "extract", model, "-o", f"{self.path('b' * 260)}/", says="of this name: File name too long")
+                      ["extract", model, "-o", self.path(long + ".npz")], ["extract", model, "-o", f"{self.path('b' * 260)}/"]):
+            self.expect(IO, *words, says=" of this name: File name too long")
 
     def test_a_block_device_is_written_over_with_f_alone(self):
         device = self.path("device")
@@ -232,7 +231,6 @@ class Streams(support.EndToEnd):
             self.skipTest("block devices are made by root")
         source = self.safetensors("i.safetensors")
         self.fail_with(EXISTS, "convert", source, "-o", device, says="the output is a block device; use -f to write over what it holds")
-        self.fail_with(IO, "convert", source, "-f", "-o", device, says="cannot open for writing")
 
     def test_errors_name_the_shard_and_the_tensor(self):
         """As data too, where the input is an index or a folder."""

@@ -1,8 +1,9 @@
-// zt.format:data — validates the indices of a sparse object together, as their bytes pass.
+// zt.format:data — judges the bytes of components, and the indices of a sparse object together.
 module;
 
+#include <assert.h>
+
 #include "core/little_endian.h"
-#include "core/status_macros.h"
 #include "core/varint.h"
 
 module zt.format;
@@ -180,15 +181,11 @@ class UniqueCells {
   std::optional<std::uint64_t> twice_;
 };
 
-}  // namespace
-
 // What the rule of rows asks of one component: that columns ascend in each row means that a row
 // begins wherever an index is not above the previous one. So the positions of such indices are
 // kept, and of the row pointers those that differ from the previous one. Of as many positions as
 // there are row pointers, one is no beginning of a row: more are not kept.
-struct SparseValidator::Part {
-  Part(bool are_pointers, std::uint64_t most) : pointers(are_pointers), most_bytes(most) {}
-
+struct Rows {
   void Add(std::uint64_t number) {
     if (pointers) {
       if (count == 0 || number != last) Keep(number);
@@ -206,16 +203,14 @@ struct SparseValidator::Part {
     if (!complete) kept = {};
   }
 
-  const bool pointers;
-  const std::uint64_t most_bytes;
+  bool pointers = false;
+  std::uint64_t most_bytes = 0;
   bool complete = true;  // false: nothing is kept, it would take more than `most_bytes`
   Queue kept = {};
   std::uint64_t count = 0, last = 0;
-  // For all objects that share the part: the largest number of row pointers.
+  // For all objects that have the indices: the largest number of row pointers.
   std::uint64_t most_descents = 0, descents = 0;
 };
-
-namespace {
 
 // The position of the first index that is not above the previous one in its row.
 std::optional<std::uint64_t> FindBad(const Queue& descents, const Queue& pointers) {
@@ -229,177 +224,188 @@ std::optional<std::uint64_t> FindBad(const Queue& descents, const Queue& pointer
   return std::nullopt;
 }
 
+bool IsOpen(const DataRule& rule) {
+  return rule.kind == DataRule::Kind::kIndices && !rule.csr && rule.each == kUnknownSize;
+}
+
+// The number of row pointers, where their size is declared.
+std::uint64_t CountPointers(const Object& object) {
+  for (const Component& each : object.components) {
+    if (each.role == "indptr" && each.bytes != kUnknownSize)
+      return each.bytes / ByteWidth(each.element.dtype);
+  }
+  return kUnknownSize;
+}
+
 }  // namespace
 
-struct SparseValidator::State {
-  std::uint64_t most_bytes = 0;
-  bool unique = false;  // the version requires it
-  bool csr = false;
-  // Each component's width and kind. Components that are not indices have width 0.
-  struct Index {
-    std::size_t width = 0;
-    Numbers numbers = {};
-    std::shared_ptr<Part> part = {};  // of sparse_csr, until the check
-    bool shared = false;              // another validator fills the part
-  };
-  std::vector<Index> indices;
-  std::optional<UniqueCells> cells;  // of sparse_coo, once the number of elements is known
-  std::vector<std::byte> held;       // coordinates, until the number of elements is known
-  bool too_many = false, done = false;
-  std::uint64_t unknown = 0;  // the number of elements that could not be compared
-  // Position of an index that is not above the previous one in its row.
-  std::optional<std::uint64_t> bad;
-  // A cell that two elements name.
+struct ContentCheck::Slot {
+  explicit Slot(const DataRule& of) : rule(of), all(of) {}
+
+  void AddNumbers(std::span<const std::byte> bytes) {
+    const std::size_t width = ByteWidth(rule.dtype);
+    if (cells) numbers.Add(bytes, width, [this](std::uint64_t each) { cells->Add(each); });
+    if (rows) numbers.Add(bytes, width, [this](std::uint64_t each) { rows->Add(each); });
+  }
+
+  // Coordinates whose number is known now.
+  DataRule Closed() const {
+    DataRule closed = rule;
+    closed.each = held.size() / ByteWidth(rule.dtype) / rule.dimensions;
+    return closed;
+  }
+
+  const DataRule rule;
+  DataValidator all;  // of the bytes so far
+  Numbers numbers;
+  std::optional<UniqueCells> cells;  // of coordinates, until they are judged
+  std::shared_ptr<Rows> rows;        // of a sparse_csr object
+  // Coordinates whose number is not declared, until it is known.
+  std::vector<std::byte> held;
+  bool too_many = false;  // to be held
+  // What judging the coordinates said: a cell that two elements name, or the number of elements
+  // that could not be compared.
   std::optional<Shape> twice;
-
-  Status TooMuch(const std::string& what) const {
-    return Unsupported(what + " takes more than " + std::to_string(most_bytes) +
-                       " bytes of memory; allow more");
-  }
-
-  void CheckRows() {
-    too_many = too_many || std::ranges::any_of(indices, [](const Index& each) {
-                 return each.part != nullptr && !each.part->complete;
-               });
-    const Queue none;
-    const Queue *descents = &none, *pointers = &none;
-    for (const Index& each : indices) {
-      if (each.part != nullptr) (each.part->pointers ? pointers : descents) = &each.part->kept;
-    }
-    if (!too_many) bad = FindBad(*descents, *pointers);
-    for (Index& each : indices) each.part.reset();
-  }
-
-  // Validates and feeds the held coordinates, now that their size is known.
-  Status Release(const Object& object, std::size_t component) {
-    const std::vector<std::byte> bytes = std::exchange(held, {});
-    const auto rule = RuleOf(object, component, bytes.size());
-    if (!rule) return OkStatus();
-    DataValidator validator(*rule);
-    validator.Add(bytes);
-    ZT_RETURN_IF_ERROR(validator.Check(object, std::nullopt));
-    if (!unique) return OkStatus();
-    cells.emplace(object.shape, rule->each, most_bytes);
-    indices[component].numbers.Add(bytes, indices[component].width,
-                                   [this](std::uint64_t index) { cells->Add(index); });
-    return OkStatus();
-  }
+  std::uint64_t unknown = 0;
+  // By row pointers: the position of an index that is not above the previous one in its row.
+  std::map<std::weak_ptr<Rows>, std::optional<std::uint64_t>, std::owner_less<>> bad;
 };
 
-std::shared_ptr<SparseValidator> SparseValidator::Make(const Object& object, SpecVersion version,
-                                                       std::uint64_t memory_bytes) {
-  const bool unique = Traits(version).unique_indices;
-  auto state = std::make_unique<State>();
-  state->most_bytes = memory_bytes;
-  state->unique = unique;
-  state->csr = object.format == "sparse_csr";
-  state->indices.resize(object.components.size());
-  bool open = false, any = false;
-  std::uint64_t pointers = kUnknownSize;  // their number, where it is declared
-  for (std::size_t c = 0; c < object.components.size(); ++c) {
-    const Component& component = object.components[c];
-    if (!IsIndexRole(object.format, component.role)) continue;
-    if (object.shape.empty()) return nullptr;
-    const DType dtype = component.element.dtype;
-    if (!IsSignedInt(dtype) && !IsUnsignedInt(dtype)) return nullptr;
-    state->indices[c].width = ByteWidth(dtype);
-    if (state->csr) {
-      state->indices[c].part = std::make_shared<Part>(component.role == "indptr", memory_bytes);
-      if (component.role == "indptr" && component.bytes != kUnknownSize)
-        pointers = component.bytes / ByteWidth(dtype);
-    }
-    any = true;
-    if (component.role != "coords") continue;
-    open = component.bytes == kUnknownSize;
-    if (!open) {
-      state->cells.emplace(object.shape, component.bytes / ByteWidth(dtype) / object.shape.size(),
-                           memory_bytes);
+namespace {
+
+Status TooMuch(const std::string& what, std::uint64_t most_bytes) {
+  return Unsupported(what + " takes more than " + std::to_string(most_bytes) +
+                     " bytes of memory; allow more");
+}
+
+}  // namespace
+
+ContentCheck::ContentCheck() : unique_(false), memory_bytes_(0) {}
+ContentCheck::ContentCheck(SpecVersion version, std::uint64_t memory_bytes)
+    : unique_(Traits(version).unique_indices), memory_bytes_(memory_bytes) {}
+ContentCheck::~ContentCheck() = default;
+
+void ContentCheck::Expect(const DataRule& rule, const Object& object) {
+  auto found = std::ranges::find(slots_, rule, [](const auto& slot) { return slot->rule; });
+  if (found == slots_.end()) {
+    slots_.push_back(std::make_unique<Slot>(rule));
+    found = slots_.end() - 1;
+    Slot& slot = **found;
+    const bool pointers = rule.kind == DataRule::Kind::kPointers;
+    if (unique_ && (pointers || rule.csr)) {
+      slot.rows = std::make_shared<Rows>(Rows{.pointers = pointers, .most_bytes = memory_bytes_});
+    } else if (unique_ && rule.kind == DataRule::Kind::kIndices && !IsOpen(rule)) {
+      slot.cells.emplace(object.shape, rule.each, memory_bytes_);
     }
   }
-  if (!any || (!unique && !open)) return nullptr;
-  for (State::Index& each : state->indices) {
-    if (each.part != nullptr) each.part->most_descents = pointers;
-  }
-  return std::shared_ptr<SparseValidator>(new SparseValidator(std::move(state)));
+  if (rule.csr) AllowRows(CountPointers(object));
 }
 
-SparseValidator::SparseValidator(std::unique_ptr<State> state) : state_(std::move(state)) {}
-SparseValidator::~SparseValidator() = default;
-
-void SparseValidator::Add(std::size_t component, std::span<const std::byte> bytes) {
-  State& s = *state_;
-  State::Index& index = s.indices[component];
-  if (index.width == 0 || index.shared || s.too_many) return;
-  if (s.cells) {
-    index.numbers.Add(bytes, index.width, [&s](std::uint64_t value) { s.cells->Add(value); });
-  } else if (s.csr) {
-    index.numbers.Add(bytes, index.width, [&](std::uint64_t value) { index.part->Add(value); });
-  } else if (bytes.size() > s.most_bytes - s.held.size()) {
-    s.too_many = true;
-  } else {
-    s.held.insert(s.held.end(), bytes.begin(), bytes.end());
+void ContentCheck::AllowRows(std::uint64_t pointers) {
+  for (const auto& slot : slots_) {
+    if (slot->rows != nullptr)
+      slot->rows->most_descents = std::max(slot->rows->most_descents, pointers);
   }
 }
 
-std::shared_ptr<SparseValidator::Part> SparseValidator::part(std::size_t component) const {
-  return state_->indices[component].part;
-}
-
-bool SparseValidator::SetPart(std::size_t component, const std::shared_ptr<Part>& part) {
-  State::Index& index = state_->indices[component];
-  if (part == nullptr || index.part == nullptr || part->pointers != index.part->pointers)
-    return false;
-  part->most_descents = std::max(part->most_descents, index.part->most_descents);
-  index.part = part;
-  index.shared = true;
-  return true;
-}
-
-std::uint64_t SparseValidator::kept_bytes(std::size_t component) const {
-  const std::shared_ptr<Part>& part = state_->indices[component].part;
-  return part == nullptr ? 0 : part->kept.bytes();
-}
-
-void SparseValidator::AllowRows(std::size_t component, std::uint64_t pointers) {
-  const std::shared_ptr<Part>& part = state_->indices[component].part;
-  if (part != nullptr) part->most_descents = std::max(part->most_descents, pointers);
-}
-
-Status SparseValidator::Check(const Object& object) {
-  State& s = *state_;
-  if (!s.done && s.csr) s.CheckRows();
-  if (s.too_many) {
-    s.done = true;
-    s.held = {};
-    return s.TooMuch(s.csr ? "finding whether the indices of each row ascend"
-                           : "checking coordinates whose number is not declared");
+ContentCheck::Found ContentCheck::Look(std::uint64_t offset,
+                                       std::span<const std::byte> bytes) const {
+  Found found;
+  for (const auto& slot : slots_) {
+    found.emplace_back(slot->rule, offset);
+    if (!IsOpen(slot->rule)) found.back().Add(bytes);
   }
-  if (!s.done) {
-    s.done = true;
-    for (std::size_t c = 0; c < s.indices.size() && !s.held.empty(); ++c) {
-      if (s.indices[c].width == 0) continue;
-      ZT_RETURN_IF_ERROR(WithComponent(s.Release(object, c), object.components[c].role));
+  return found;
+}
+
+void ContentCheck::Add(Found found, std::span<const std::byte> bytes) {
+  for (std::size_t i = 0; i < slots_.size() && i < found.size(); ++i) {
+    Slot& slot = *slots_[i];
+    if (!IsOpen(slot.rule)) {
+      if (slot.all.end() == 0) {
+        slot.all = std::move(found[i]);
+      } else {
+        slot.all.Merge(found[i]);
+      }
+      slot.AddNumbers(bytes);
+    } else if (bytes.size() > memory_bytes_ - slot.held.size()) {
+      slot.too_many = true;
+    } else if (!slot.too_many) {
+      slot.held.insert(slot.held.end(), bytes.begin(), bytes.end());
     }
-    if (s.cells) s.twice = s.cells->FindTwice();
-    if (s.cells && s.cells->unknown()) s.unknown = s.cells->elements();
-    s.cells.reset();
   }
-  if (s.bad) {
+}
+
+ContentCheck::Slot& ContentCheck::SlotOf(const DataRule& rule) const {
+  const auto found = std::ranges::find(slots_, rule, [](const auto& slot) { return slot->rule; });
+  assert(found != slots_.end());
+  return **found;
+}
+
+Status ContentCheck::Check(const DataRule& rule, const Object& object,
+                           std::optional<std::uint64_t> indices) const {
+  const Slot& slot = SlotOf(rule);
+  if (!IsOpen(rule)) return slot.all.Check(object, indices);
+  if (slot.too_many)
+    return TooMuch("checking coordinates whose number is not declared", memory_bytes_);
+  DataValidator validator(slot.Closed());
+  validator.Add(slot.held);
+  return validator.Check(object, indices);
+}
+
+Status ContentCheck::CheckTogether(const Object& object, std::span<const Part> parts) {
+  const ContentCheck* indices = nullptr;
+  Slot *columns = nullptr, *pointers = nullptr;
+  for (const auto& [check, rule] : parts) {
+    if (!check->unique_ || !IsSparse(object.format)) continue;
+    if (rule.kind == DataRule::Kind::kPointers) pointers = &check->SlotOf(rule);
+    if (rule.kind != DataRule::Kind::kIndices) continue;
+    indices = check.get();
+    columns = &check->SlotOf(rule);
+  }
+  if (columns == nullptr) return OkStatus();
+  Slot& slot = *columns;
+  if (slot.rule.csr) {
+    if (pointers == nullptr) return OkStatus();
+    if (!slot.rows->complete || !pointers->rows->complete) {
+      return TooMuch("finding whether the indices of each row ascend", indices->memory_bytes_);
+    }
+    const auto [bad, fresh] = slot.bad.try_emplace(pointers->rows);
+    if (fresh) bad->second = FindBad(slot.rows->kept, pointers->rows->kept);
+    if (!bad->second) return OkStatus();
     return format::internal::BrokenV2(
         "5.2, zt.sparse_csr/1",
-        "index " + std::to_string(*s.bad) + " is not more than the one before in its row");
+        "index " + std::to_string(*bad->second) + " is not more than the one before in its row");
   }
-  if (s.unknown > 0) {
-    return s.TooMuch("its " + std::to_string(s.unknown) +
-                     " elements are not in C order: finding whether two name the same cell");
+  if (!slot.held.empty()) {
+    slot.cells.emplace(object.shape, slot.Closed().each, indices->memory_bytes_);
+    slot.AddNumbers(std::exchange(slot.held, {}));
   }
-  if (!s.twice) return OkStatus();
+  if (slot.cells) {
+    slot.twice = slot.cells->FindTwice();
+    if (slot.cells->unknown()) slot.unknown = slot.cells->elements();
+    slot.cells.reset();
+  }
+  if (slot.unknown > 0) {
+    return TooMuch("its " + std::to_string(slot.unknown) +
+                       " elements are not in C order: finding whether two name the same cell",
+                   indices->memory_bytes_);
+  }
+  if (!slot.twice) return OkStatus();
   std::uint64_t place = 0;
   for (std::size_t d = 0; d < object.shape.size(); ++d) {
-    place = place * object.shape[d] + (*s.twice)[d];
+    place = place * object.shape[d] + (*slot.twice)[d];
   }
   return format::internal::BrokenV2(
       "5.2, zt.sparse_coo/1", "two elements name cell " + std::to_string(place) + " in C order");
+}
+
+std::uint64_t ContentCheck::kept_bytes() const {
+  std::uint64_t bytes = sizeof(ContentCheck);
+  for (const auto& slot : slots_) {
+    bytes += sizeof(Slot) + (slot->rows == nullptr ? 0 : slot->rows->kept.bytes());
+  }
+  return bytes;
 }
 
 }  // namespace zt
