@@ -67,7 +67,7 @@ rule 'Imports equal DEPS, and the table in docs/ARCHITECTURE.md equals both.' py
 
 # ---- hosts -------------------------------------------------------------------------------------------------------
 rule 'No key that holds a std::vector of numbers: on big-endian hosts libstdc++ 12 compares an eighth of its bytes. InlinedVector is right.' \
-  search '(map|set)<(std::)?((pair|tuple)<[^>]*)?std::vector<' "${cpp[@]}"
+  search '(map|set)<(std::)?((pair|tuple)<[^>]*)?std::vector<|using \w*Keys? = std::vector<' "${cpp[@]}"
 rule 'A number of 16 bits is std::uint16_t, a page is what sysconf says: not every host has _Float16, or pages of 4 KiB.' \
   search '_Float16|__fp16|k(Page|PageSize|PageBytes) *= *[0-9]' "${cpp[@]}"
 
