@@ -45,7 +45,7 @@ endif()
 # millisecond, and Abseil alone is thirty of them: where the system has archives, programs take those, and zstd's,
 # xxHash's, libdeflate's, utf8proc's, libcrypto's and libhdf5's too. A shared library cannot take Abseil's archives, which are
 # not position-independent.
-option(ZT_LINK_ARCHIVES "Link Abseil, zstd, xxHash, libdeflate, utf8proc, libcrypto and libhdf5 into programs from archives where there are any" ON)
+option(ZT_LINK_ARCHIVES "Link Abseil, RE2, zstd, xxHash, libdeflate, utf8proc, libcrypto and libhdf5 into programs from archives where there are any" ON)
 set(ZT_ABSL absl::status absl::statusor)
 if(ZT_LINK_ARCHIVES)
   include(CheckCXXSourceCompiles)
@@ -106,6 +106,16 @@ if(ZT_LINK_ARCHIVES)
     set_target_properties(OpenSSL::Crypto PROPERTIES IMPORTED_LOCATION "${archive}")
     set_property(TARGET OpenSSL::Crypto APPEND PROPERTY INTERFACE_LINK_LIBRARIES ZLIB::ZLIB PkgConfig::zstd)
   endif()
+
+  # RE2's stands on Abseil's since 2023: what pkg-config lists are sixty shared libraries.
+  get_target_property(libraries PkgConfig::re2 INTERFACE_LINK_LIBRARIES)
+  set(archives "")
+  foreach(library IN LISTS libraries)
+    zt_archive(archive "${library}")
+    list(APPEND archives "${archive}")
+  endforeach()
+  set_target_properties(PkgConfig::re2 PROPERTIES INTERFACE_LINK_LIBRARIES
+    "$<IF:$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>,${archives},${libraries}>")
 
   # Abseil's libraries and all that they stand on.
   set(archives "")
