@@ -237,7 +237,7 @@ std::set<std::string> SetsOf(const auto& files, std::string_view suffix) {
   std::set<std::string> sets;
   for (const std::string& file : files) {
     if (auto name = ParseShardName(file, suffix); name && name->count > 1)
-      sets.insert(std::move(name->set));
+      sets.insert(OfAllRanks(std::move(name->set)));
   }
   return sets;
 }
@@ -270,7 +270,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   std::set<std::string> empty;
   for (const std::string& file : present) {
     const auto name = ParseShardName(file, format.suffix);
-    if (shards.contains(file) || !name || !sets.contains(name->set)) continue;
+    if (shards.contains(file) || !name || !sets.contains(OfAllRanks(name->set))) continue;
     const auto source = OpenShard(folder, file, format, *contents, options);
     if (source.ok() && (*source)->objects().empty()) empty.insert(file);
   }
