@@ -127,6 +127,7 @@ class WayBack(support.EndToEnd):
             prefix + "tensor 'value': 1 of 2 elements differ, by at most 0.5, relatively 0.2, RMS 0.353553391; first at [1]: "
             "2 in the file, 2.5 in the source",
             prefix + "tensor 'type': dtype bf16 in the file, f32 in the source; the values do not differ",
-            prefix + "tensor 'missing': only in the source"]))
+            prefix + "tensor 'missing': only in the source",
+            prefix + "if it was converted with --dtype, --rename, --exclude, --files or the like, give verify the same options"]))
         result = json.loads(self.run_program("verify", "--json", self.path("a.zt"), "--against", other).stdout)
         self.assertEqual((result["ok"], result["compared"], len(result["differences"])), (False, 3, 3))
