@@ -16,24 +16,9 @@ bool Find(void* library, const char* name, Function& function) {
 }
 
 bool FindAll(void* library, Curl& curl) {
-  return Find(library, "curl_easy_init", curl.easy_init) &&
-         Find(library, "curl_easy_setopt", curl.easy_setopt) &&
-         Find(library, "curl_easy_getinfo", curl.easy_getinfo) &&
-         Find(library, "curl_easy_cleanup", curl.easy_cleanup) &&
-         Find(library, "curl_easy_reset", curl.easy_reset) &&
-         Find(library, "curl_easy_pause", curl.easy_pause) &&
-         Find(library, "curl_easy_strerror", curl.easy_strerror) &&
-         Find(library, "curl_slist_append", curl.slist_append) &&
-         Find(library, "curl_slist_free_all", curl.slist_free_all) &&
-         Find(library, "curl_multi_init", curl.multi_init) &&
-         Find(library, "curl_multi_setopt", curl.multi_setopt) &&
-         Find(library, "curl_multi_add_handle", curl.multi_add_handle) &&
-         Find(library, "curl_multi_remove_handle", curl.multi_remove_handle) &&
-         Find(library, "curl_multi_perform", curl.multi_perform) &&
-         Find(library, "curl_multi_poll", curl.multi_poll) &&
-         Find(library, "curl_multi_wakeup", curl.multi_wakeup) &&
-         Find(library, "curl_multi_info_read", curl.multi_info_read) &&
-         Find(library, "curl_multi_cleanup", curl.multi_cleanup);
+#define ZT_CURL_FIND(name) Find(library, "curl_" #name, curl.name)&&
+  return ZT_CURL_FUNCTIONS(ZT_CURL_FIND) true;
+#undef ZT_CURL_FIND
 }
 
 struct Loaded {

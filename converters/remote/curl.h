@@ -6,26 +6,18 @@
 
 namespace zt::remote::internal {
 
-// Null until LoadCurl has succeeded.
+// Those that are called; null until LoadCurl has succeeded.
+// clang-format off
+#define ZT_CURL_FUNCTIONS(X) \
+  X(easy_init) X(easy_setopt) X(easy_getinfo) X(easy_cleanup) X(easy_pause) X(easy_strerror) \
+  X(slist_append) X(slist_free_all) X(multi_init) X(multi_add_handle) X(multi_remove_handle) \
+  X(multi_perform) X(multi_poll) X(multi_wakeup) X(multi_info_read) X(multi_cleanup)
+// clang-format on
+
 struct Curl {
-  decltype(&::curl_easy_init) easy_init = nullptr;
-  decltype(&::curl_easy_setopt) easy_setopt = nullptr;
-  decltype(&::curl_easy_getinfo) easy_getinfo = nullptr;
-  decltype(&::curl_easy_cleanup) easy_cleanup = nullptr;
-  decltype(&::curl_easy_reset) easy_reset = nullptr;
-  decltype(&::curl_easy_pause) easy_pause = nullptr;
-  decltype(&::curl_easy_strerror) easy_strerror = nullptr;
-  decltype(&::curl_slist_append) slist_append = nullptr;
-  decltype(&::curl_slist_free_all) slist_free_all = nullptr;
-  decltype(&::curl_multi_init) multi_init = nullptr;
-  decltype(&::curl_multi_setopt) multi_setopt = nullptr;
-  decltype(&::curl_multi_add_handle) multi_add_handle = nullptr;
-  decltype(&::curl_multi_remove_handle) multi_remove_handle = nullptr;
-  decltype(&::curl_multi_perform) multi_perform = nullptr;
-  decltype(&::curl_multi_poll) multi_poll = nullptr;
-  decltype(&::curl_multi_wakeup) multi_wakeup = nullptr;
-  decltype(&::curl_multi_info_read) multi_info_read = nullptr;
-  decltype(&::curl_multi_cleanup) multi_cleanup = nullptr;
+#define ZT_CURL_POINTER(name) decltype(&::curl_##name) name = nullptr;
+  ZT_CURL_FUNCTIONS(ZT_CURL_POINTER)
+#undef ZT_CURL_POINTER
 };
 
 // The library, loaded by the first call. Null if no usable one is installed; `problem` says why.
