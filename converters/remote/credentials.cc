@@ -5,10 +5,15 @@ module;
 
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/sha.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
 
@@ -63,18 +68,57 @@ StatusOr<std::optional<Credentials>> FromKeys(const Members& members, const std:
               Member(members, "aws_session_token"), "profile " + Quote(profile));
 }
 
-// The standard output of a command. Its standard error is ours. The command is from a configuration
-// file of the user.
+// The standard output of a command of a configuration file of the user, whose standard error is
+// ours. What has not ended in a minute never will: nobody answers it.
 StatusOr<std::string> OutputOf(const std::string& command) {
   constexpr std::size_t kMost = 1 << 20;
-  FILE* const pipe = ::popen(command.c_str(), "re");
-  if (pipe == nullptr) return IoError(errno, "credential_process cannot be started");
+  constexpr std::chrono::seconds kMostWait(60);
+  const auto wait = std::min<std::chrono::milliseconds>(kMostWait, MostWait());
+  const auto until = std::chrono::steady_clock::now() + wait;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return IoError(errno, "credential_process cannot be started");
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  ::posix_spawnattr_init(&attributes);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  std::string shell = "sh", option = "-c", words = command;
+  char* const arguments[] = {shell.data(), option.data(), words.data(), nullptr};
+  ::pid_t child = -1;
+  const int problem = ::posix_spawn(&child, "/bin/sh", &actions, &attributes, arguments, environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  ::close(ends[1]);
   std::string text;
-  char piece[4096];
-  for (std::size_t got; (got = std::fread(piece, 1, sizeof piece, pipe)) > 0;) {
-    if (text.size() < kMost) text.append(piece, got);
+  int status = 0;
+  bool late = false;
+  for (bool open = problem == 0, running = open; running && !late;) {
+    constexpr int kPause = 10;  // milliseconds
+    struct pollfd ready = {.fd = open ? ends[0] : -1, .events = POLLIN, .revents = 0};
+    if (::poll(&ready, 1, kPause) > 0) {
+      char piece[4096];
+      const ::ssize_t got = ::read(ends[0], piece, sizeof piece);
+      if (got > 0 && text.size() < kMost) text.append(piece, static_cast<std::size_t>(got));
+      open = got > 0 || (got < 0 && errno == EINTR);
+    }
+    if (!open) running = ::waitpid(child, &status, WNOHANG) == 0;
+    late = running && std::chrono::steady_clock::now() > until;
+    if (late) {
+      ::kill(child, SIGKILL);
+      (void)::waitpid(child, &status, 0);
+    }
   }
-  const int status = ::pclose(pipe);
+  ::close(ends[0]);
+  if (problem != 0) return IoError(problem, "credential_process cannot be started");
+  if (late) {
+    return IoError("credential_process has not ended in " +
+                   std::to_string(std::chrono::duration_cast<std::chrono::seconds>(wait).count()) +
+                   " s");
+  }
   if (status != 0) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
     return IoError("credential_process ended with status " + std::to_string(code));
@@ -166,9 +210,10 @@ StatusOr<Credentials> AskSts(const Profile& profile, QueryPairs form,
   std::string endpoint = FirstSet({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
   if (endpoint.empty()) endpoint = profile.Find("endpoint_url");
   const std::string region = profile.region.empty() ? "us-east-1" : profile.region;
-  if (!IsRegion(region)) return InvalidArgument("the region is no name: " + Quote(region));
-  if (endpoint.empty())
-    endpoint = "https://" + (profile.region.empty() ? "sts.amazonaws.com" : AwsHost("sts", region));
+  if (endpoint.empty() && profile.region.empty()) endpoint = "https://sts.amazonaws.com";
+  if (endpoint.empty()) {
+    ZT_ASSIGN_OR_RETURN(endpoint, AwsUrl("sts", region));
+  }
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(endpoint));
   form.emplace_back("Version", "2011-06-15");
   if (const std::string duration = profile.Find("duration_seconds"); !duration.empty() && by)
@@ -219,7 +264,6 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
   if (!missing.empty())
     return IoError("profile " + Quote(profile.name) + " is one of SSO and lacks" + missing);
   const std::string region = profile.Find("sso_region"), session = profile.Find("sso_session");
-  if (!IsRegion(region)) return InvalidArgument("sso_region is no name: " + Quote(region));
   const std::string key = session.empty() ? profile.Find("sso_start_url") : session;
   std::array<std::byte, SHA_DIGEST_LENGTH> digest;
   SHA_CTX context;
@@ -235,7 +279,9 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
                    (read ? " has expired" : " is missing") + "; run 'aws sso login --profile " +
                    profile.name + "'");
   std::string endpoint = Environment("AWS_ENDPOINT_URL_SSO");
-  if (endpoint.empty()) endpoint = "https://" + AwsHost("portal.sso", region);
+  if (endpoint.empty()) {
+    ZT_ASSIGN_OR_RETURN(endpoint, AwsUrl("portal.sso", region));
+  }
   HttpRequest request;
   request.url = endpoint + "/federation/credentials?" +
                 QueryText({{"account_id", profile.Find("sso_account_id")},
@@ -401,18 +447,21 @@ StatusOr<Credentials> FindCredentials() {
   if (profile.named && !profile.exists)
     return IoError("there is no profile " + Quote(profile.name) +
                    ", which AWS_PROFILE names, in ~/.aws/config or ~/.aws/credentials");
+  const auto from = [](std::string source, StatusOr<Credentials> found) {
+    if (found.ok()) found->source = std::move(source);
+    return found;
+  };
   ZT_ASSIGN_OR_RETURN(auto found, FromEnvironment());
-  if (!found) {
-    ZT_ASSIGN_OR_RETURN(found, FromProfile(profile, {}));
-  }
-  if (found) return *std::move(found);
+  if (found) return from("the environment", *std::move(found));
+  ZT_ASSIGN_OR_RETURN(found, FromProfile(profile, {}));
+  if (found) return from("profile " + Quote(profile.name), *std::move(found));
   if (!FirstSet({"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"})
            .empty()) {
-    return FromContainer();
+    return from("the container", FromContainer());
   }
   std::string why;
   if (Lower(Environment("AWS_EC2_METADATA_DISABLED")) != "true") {
-    auto instance = FromInstance();
+    auto instance = from("the instance", FromInstance());
     if (instance.ok()) return instance;
     why = " (the instance's metadata: " + std::string(Message(instance.status())) + ")";
   }

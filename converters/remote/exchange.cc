@@ -38,14 +38,6 @@ bool IsPassing(const std::string& code) {
          code == "InternalError" || code == "SlowDown";
 }
 
-// How long a server that has answered in this run is asked again without progress.
-milliseconds MostWait() {
-  const std::string given = Environment("ZTSTREAM_RETRY_SECONDS");
-  int seconds = 300;
-  (void)std::from_chars(given.data(), given.data() + given.size(), seconds);
-  return milliseconds(1000 * std::clamp(seconds, 0, 86'400));
-}
-
 // Whether the server of a URL has answered in this run, or does `now`: a name that never did may be
 // wrong.
 bool HasAnswered(const Url& url, bool now) {
@@ -72,6 +64,13 @@ milliseconds RandomDelay(int fruitless) {
 }
 
 }  // namespace
+
+milliseconds MostWait() {
+  const std::string given = Environment("ZTSTREAM_RETRY_SECONDS");
+  int seconds = 300;
+  (void)std::from_chars(given.data(), given.data() + given.size(), seconds);
+  return milliseconds(1000 * std::clamp(seconds, 0, 86'400));
+}
 
 std::string_view HttpHead::Find(std::string_view name) const {
   for (const auto& [field, value] : fields) {

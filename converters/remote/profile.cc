@@ -1,6 +1,7 @@
 // zt.remote:s3 — the files of the AWS tools: profiles, and what they say of S3.
 module;
 
+#include <errno.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -33,7 +34,7 @@ Sections ParseIni(std::string_view text) {
       section = &sections[std::string(Trimmed(line.substr(1, line.find(']') - 1)))];
       continue;
     }
-    const std::size_t equals = line.find('=');
+    const std::size_t equals = line.find_first_of("=:");
     const bool nested = std::isspace(static_cast<unsigned char>(raw.front())) != 0;
     if (section == nullptr || nested || equals == line.npos) continue;
     section->emplace(Lower(Trimmed(line.substr(0, equals))), Trimmed(line.substr(equals + 1)));
@@ -63,7 +64,8 @@ std::string HomeFile(const char* variable, const std::string& name) {
 }
 
 StatusOr<Sections> ReadIni(const std::string& path) {
-  if (::access(path.c_str(), F_OK) != 0) return Sections();
+  // Any other reason may hide an identity.
+  if (::access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) return Sections();
   ZT_ASSIGN_OR_RETURN(const std::string text, ReadSmall(path));
   return ParseIni(text);
 }

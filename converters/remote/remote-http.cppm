@@ -75,6 +75,9 @@ struct HttpRequest {
 // some expire while many requests are in flight.
 inline constexpr int kMostRefreshed = 5;
 
+// How long a server that has answered in this run is asked again without progress.
+std::chrono::milliseconds MostWait();
+
 // A request in progress.
 class Exchange;
 

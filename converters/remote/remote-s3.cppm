@@ -29,10 +29,9 @@ StatusOr<std::string> ReadSmall(const std::string& path);
 // The first of these variables that is set and not empty.
 std::string FirstSet(std::initializer_list<const char*> names);
 std::int64_t Now();  // seconds since 1970
-// The host of a service of AWS. The region must be a region's name.
-std::string AwsHost(const std::string& service, const std::string& region);
-// True if a region can be a label in the name of the host to which signed requests are sent.
-bool IsRegion(std::string_view region);
+// The URL of a service of AWS, to which signed requests are sent: kInvalidArgument if the region
+// cannot be a label in the name of its host.
+StatusOr<std::string> AwsUrl(const std::string& service, const std::string& region);
 
 // Finds credentials in this order: environment, profile, container, instance, as they are now.
 StatusOr<Credentials> FindCredentials();
@@ -91,7 +90,8 @@ class S3Client {
   bool renewing_ = false;  // by one thread; the others use those that are there, or wait
   std::condition_variable renewed_;
   std::int64_t next_renewal_ = 0;
-  std::string problem_;                         // why the last renewal failed
+  Status problem_;         // why the last renewal failed
+  bool hopeless_ = false;  // and that it was urgent: who waited for it gives up
   std::map<std::string, std::string> regions_;  // of buckets, learned from answers
 };
 

@@ -11,6 +11,7 @@ struct Credentials {
   std::string id = {}, secret = {}, token = {};
   // When they expire, in seconds since 1970; nullopt: never.
   std::optional<std::int64_t> expires = {};
+  std::string source = {};  // for messages: "the environment", "profile 'x'"
 };
 
 // Names and values as they are, not encoded, in any order.

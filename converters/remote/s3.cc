@@ -19,12 +19,19 @@ namespace {
 // Credentials are renewed this many seconds before they expire.
 constexpr std::int64_t kBefore = 300;
 constexpr std::chrono::milliseconds kPause(250);
+// A source of credentials that takes so many seconds to fail is not asked again at once.
+constexpr std::int64_t kMostTrying = 10;
 
 // True if a bucket can be a label in the name of a host.
 bool IsLabel(std::string_view bucket) {
   return bucket.size() >= 3 && bucket.size() <= 63 && std::ranges::all_of(bucket, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
          });
+}
+
+bool IsRegion(std::string_view region) {
+  return !region.empty() && region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") ==
+                                std::string_view::npos;
 }
 
 // Advice for a refusal, by its error code of S3.
@@ -58,14 +65,10 @@ std::int64_t Now() {
       .count();
 }
 
-std::string AwsHost(const std::string& service, const std::string& region) {
-  return service + "." + region +
+StatusOr<std::string> AwsUrl(const std::string& service, const std::string& region) {
+  if (!IsRegion(region)) return InvalidArgument("the region is no name: " + Quote(region));
+  return "https://" + service + "." + region +
          (region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
-}
-
-bool IsRegion(std::string_view region) {
-  return !region.empty() && region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") ==
-                                std::string_view::npos;
 }
 
 struct S3Client::Known {
@@ -121,23 +124,28 @@ Status S3Client::RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent) {
   StatusOr<Credentials> found = IoError("");
   // A run that has begun should not end because a login service hesitates.
   const int most = urgent && credentials_ ? 4 : 1;
+  const std::string source = credentials_ ? credentials_->source : "";
   lock.unlock();
-  for (int tries = 0; !found.ok() && tries < most; ++tries) {
+  const std::int64_t begun = Now();
+  for (int tries = 0; !found.ok() && tries < most && Now() - begun < kMostTrying; ++tries) {
     if (tries > 0) std::this_thread::sleep_for(kPause * (1 << tries));
     found = FindCredentials();
+    // As while another program writes the file of the profile.
+    if (found.ok() && !source.empty() && found->source != source)
+      found = IoError("they came from " + source + ", and would now come from " + found->source);
   }
   lock.lock();
   renewing_ = false;
   renewed_.notify_all();
   const std::int64_t now = Now();
+  problem_ = found.status();
+  hopeless_ = urgent && !found.ok();
   if (!found.ok()) {
-    problem_ = Message(found.status());
     constexpr std::int64_t kMost = 30;
     const std::int64_t left = credentials_ ? credentials_->expires.value_or(now) - now : 0;
     next_renewal_ = now + std::clamp<std::int64_t>(left / 4, 1, kMost);
     return found.status();
   }
-  problem_.clear();
   const bool other =
       !credentials_ || found->token != credentials_->token || found->id != credentials_->id;
   credentials_ = *std::move(found);
@@ -155,13 +163,15 @@ StatusOr<S3Client::Known> S3Client::Learn(const S3Name& name) {
   if (TheSettings().no_sign_request) return known;
   while (!IsUsableLocked() || (credentials_->expires && Now() >= next_renewal_ && !renewing_)) {
     if (renewing_) {
-      renewed_.wait(lock);
+      while (renewing_) renewed_.wait(lock);
+      if (hopeless_ && !IsUsableLocked()) return problem_;
       continue;
     }
     const Status renewed = RenewLocked(lock, !IsUsableLocked());
     if (!renewed.ok() && !IsUsableLocked()) return renewed;
     if (!renewed.ok())
-      Warn("the credentials for S3 cannot be renewed, and are used until they expire: " + problem_);
+      Warn("the credentials for S3 cannot be renewed, and are used until they expire: " +
+           std::string(Message(renewed)));
     break;
   }
   known.credentials = credentials_;
@@ -172,13 +182,11 @@ StatusOr<S3Client::Known> S3Client::Learn(const S3Name& name) {
 StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   ZT_ASSIGN_OR_RETURN(const Known known, Learn(request.name));
   std::string base = known.profile.endpoint;
+  const bool label = base.empty() && IsLabel(request.name.bucket);
   if (base.empty()) {
-    const std::string host = AwsHost("s3", known.region);
-    base = IsLabel(request.name.bucket) ? "https://" + request.name.bucket + "." + host
-                                        : "https://" + host + "/" + request.name.bucket;
-  } else {
-    base += "/" + request.name.bucket;
+    ZT_ASSIGN_OR_RETURN(base, AwsUrl(label ? request.name.bucket + ".s3" : "s3", known.region));
   }
+  if (!label) base += "/" + request.name.bucket;
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(base));
   const std::string& key = request.name.key;
   ToSign sign{
@@ -243,8 +251,9 @@ bool S3Client::Refresh(const S3Name& name, const HttpAnswer& answer) {
       status == 400 && answer.text.empty() && credentials_ && !credentials_->token.empty();
   if (code != "ExpiredToken" && code != "InvalidToken" && code != "TokenRefreshRequired" && !silent)
     return false;
+  const bool waited = renewing_;
   while (renewing_ && answer.tag == generation_) renewed_.wait(lock);
-  if (answer.tag == generation_) (void)RenewLocked(lock, true);
+  if (answer.tag == generation_ && !(waited && hopeless_)) (void)RenewLocked(lock, true);
   return answer.tag != generation_;
 }
 
@@ -256,8 +265,8 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   if (!advice.empty()) said += "; " + std::string(advice);
   {
     const std::lock_guard lock(mutex_);
-    if (code == "ExpiredToken" && !problem_.empty())
-      said += " (they cannot be renewed: " + problem_ + ")";
+    if (code == "ExpiredToken" && !problem_.ok())
+      said += " (they cannot be renewed: " + std::string(Message(problem_)) + ")";
   }
   const int status = answer.head.status;
   if (status == 404 && code != "NoSuchBucket" && code != "NoSuchUpload")

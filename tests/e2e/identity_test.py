@@ -110,6 +110,7 @@ class Ways(Identity):
         self.signed_as(ACCESS, "[default]\r\naws_access_key_id\t=\t" + KEYS.split("=", 1)[1].replace("\n", "\r\n"))
         self.signed_as(ACCESS, "[profile x]\naws_access_key_id=other\naws_secret_access_key=other\n", "[x]\n" + KEYS, AWS_PROFILE="x")
         self.signed_as(ACCESS, "[profile x]\nregion=us-east-1\n", "[x]\n" + KEYS, AWS_DEFAULT_PROFILE="x", AWS_PROFILE="y")
+        self.signed_as(ACCESS, "[default]\n" + KEYS.replace("=", ": ", 2))
         self.signed_as(NODE)
         self.signed_as(IMDS, AWS_CONTAINER_CREDENTIALS_FULL_URI="", AWS_EC2_METADATA_DISABLED="", AWS_EC2_METADATA_SERVICE_ENDPOINT=self.server.origin)
         # Tried again: a service that hesitates is not another identity.
@@ -138,6 +139,15 @@ class Ways(Identity):
         self.refused("none.jwt", AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE=str(self.home / "none.jwt"))
         self.put("home/.aws/folder/x", b"")
         self.refused("folder", AWS_SHARED_CREDENTIALS_FILE=str(self.home / ".aws/folder"))
+        loop = self.home / "loop"
+        loop.symlink_to(loop)
+        for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+            self.refused("home/loop", **{name: str(loop)})
+        for region in ("x.evil.example/", "eu west", "\u00fc"):
+            self.refused("the region is no name: '" + region, "[default]\n" + KEYS, AWS_REGION=region, AWS_ENDPOINT_URL_S3="", AWS_ENDPOINT_URL="")
+        for command in ("exec sleep 60", "exec >&- 2>&-; sleep 5", "yes"):
+            self.refused("credential_process has not ended in 1 s", f"[default]\ncredential_process = {command}\n", ZTSTREAM_RETRY_SECONDS="1")
+        self.refused("credential_process ended with status 128", "[default]\ncredential_process = kill $$\n")
 
     def test_web_identity(self):
         environment = {"AWS_WEB_IDENTITY_TOKEN_FILE": self.token(), "AWS_ROLE_ARN": ROLE}
@@ -273,6 +283,26 @@ echo '{document(ACCESS).decode()}' > {self.document}
         done = self.run_program("inspect", self.url)
         self.assertEqual(done.returncode, support.IO)
         self.assertIn(b"log in again (they cannot be renewed: credential_process ended with status 1)", done.stderr)
+
+    def test_no_other_identity(self):
+        """Where the file of the profile is empty for a moment, as while another program writes it."""
+        self.environment["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = self.server.origin + "/credentials/node"
+        for twice, after in ((f"[default]\n{KEYS}aws_session_token={TOKEN}2\n", support.DONE), ("", support.IO)):
+            self.set_up("", f"[default]\n{KEYS}aws_session_token={TOKEN}1\n")
+            self.store.token = f"{TOKEN}2"
+            emptied = []
+
+            def empty(request):
+                if not emptied:
+                    emptied.append(self.put("home/.aws/credentials", b""))
+                elif request.path == "/credentials/node":
+                    emptied[0].write_text(twice)
+                return self.services(request)
+            self.server.fault = empty
+            done = self.run_program("inspect", self.url)
+            self.assertEqual(done.returncode, after, done.stderr)
+        self.assertIn(b"they came from profile 'default', and would now come from the container", done.stderr)
+        self.assertNotIn(NODE.encode(), b"".join(r.headers.get("authorization", "").encode() for r in self.server.requests))
 
     def test_files_that_are_renewed(self):
         """By another program, while the run goes on; also where the answer is one to HEAD, which says nothing."""
