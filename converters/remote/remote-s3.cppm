@@ -81,7 +81,8 @@ class S3Client {
   Status RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent);
 
   std::mutex mutex_;
-  bool read_ = false;
+  // The variables that the rest was read by. A library's caller may set others, and is another then.
+  std::string variables_;
   std::atomic<bool> warned_ = false;
   Profile profile_;
   std::optional<Credentials> credentials_;

@@ -1,6 +1,8 @@
 // zt.remote:s3 — requests to buckets, and explanations of refusals.
 module;
 
+#include <unistd.h>
+
 #include "core/status_macros.h"
 
 module zt.remote;
@@ -97,10 +99,18 @@ S3Client& S3Client::The() {
 }
 
 Status S3Client::ReadLocked() {
-  if (!read_) {
-    ZT_ASSIGN_OR_RETURN(profile_, ReadProfile());
+  std::string variables = "\n";
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string_view variable = *each;
+    if (variable.starts_with("AWS_") || variable.starts_with("HOME="))
+      variables.append(variable).append("\n");
   }
-  read_ = true;
+  if (variables == variables_) return OkStatus();
+  ZT_ASSIGN_OR_RETURN(profile_, ReadProfile());
+  variables_ = std::move(variables);
+  credentials_.reset();
+  regions_.clear();
+  ++generation_;
   return OkStatus();
 }
 
@@ -124,7 +134,7 @@ Status S3Client::RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent) {
   StatusOr<Credentials> found = IoError("");
   // A run that has begun should not end because a login service hesitates.
   const int most = urgent && credentials_ ? 4 : 1;
-  const std::string source = credentials_ ? credentials_->source : "";
+  const std::string variables = variables_, source = credentials_ ? credentials_->source : "";
   lock.unlock();
   const std::int64_t begun = Now();
   for (int tries = 0; !found.ok() && tries < most && Now() - begun < kMostTrying; ++tries) {
@@ -138,6 +148,7 @@ Status S3Client::RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent) {
   renewing_ = false;
   renewed_.notify_all();
   const std::int64_t now = Now();
+  if (variables != variables_) found = IoError("the environment was changed meanwhile");
   problem_ = found.status();
   hopeless_ = urgent && !found.ok();
   if (!found.ok()) {

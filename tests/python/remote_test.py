@@ -105,6 +105,18 @@ class Reading(Remote):
             1 / 0
         self.assertEqual((list(self.server.store.buckets["b"]), self.server.store.uploads), (["out/w.zt"], {}))
 
+    def test_another_identity(self):
+        """Who asks, and where, is read again when the variables that say so are others."""
+        self.server.store.buckets["b"] = {}
+        for identity in ("AKIDFIRST", "AKIDSECOND"):
+            self.server.store.access = identity
+            with mock.patch.dict(os.environ, AWS_ACCESS_KEY_ID=identity):
+                ztstream.save_file({"w": numpy.arange(3)}, f"s3://b/{identity}.zt")
+                with ztstream.open(f"s3://b/{identity}.zt") as file:
+                    self.assertEqual(list(file), ["w"])
+        with mock.patch.dict(os.environ, AWS_ENDPOINT_URL="http://127.0.0.1:1"), self.assertRaises(OSError):
+            ztstream.open("s3://b/AKIDSECOND.zt")
+
     def test_refused(self):
         for url, kind in ((self.server.url("none.zt"), OSError), ("ftp://host/x.zt", NotImplementedError),
                           ("https://user:secret@127.0.0.1/x.zt", ValueError), (self.server.origin + "/web/", ValueError)):
