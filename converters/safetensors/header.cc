@@ -330,9 +330,12 @@ class SafetensorsSource final : public TensorSource {
     for (const auto& [name, offsets] : all) {
       const auto found = places.find(name);
       if (found != places.end() && offsets.size() != objects_[found->second].shape.size()) {
-        return WithTensor(InvalidData("it begins at " + ToString(offsets) + ", of shape " +
-                                      ToString(objects_[found->second].shape)),
-                          name);
+        return WithTensor(
+            InvalidData("__metadata__ " + Quote(safetensors::internal::kShardingInfo) +
+                        " says in " + std::to_string(offsets.size()) +
+                        " numbers where it begins, and it has shape " +
+                        ToString(objects_[found->second].shape)),
+            name);
       }
       begins &= std::ranges::all_of(offsets, [](std::uint64_t offset) { return offset == 0; });
     }
@@ -353,9 +356,16 @@ class SafetensorsSource final : public TensorSource {
     for (const auto& [name, offsets] : all) {
       const auto found = places.find(name);
       if (found == places.end()) continue;
+      Object& object = objects_[found->second];
+      if (FindMember(object.attributes, kPart) != nullptr) {
+        return WithTensor(
+            InvalidData("__metadata__ " + Quote(safetensors::internal::kShardingInfo) +
+                        " has it twice"),
+            name);
+      }
       const auto [value, fresh] = values.try_emplace(Shape(offsets.begin(), offsets.end()));
       if (fresh) value->second = ToValue(Part{.offsets = value->first});
-      objects_[found->second].attributes.emplace_back(std::string(kPart), value->second);
+      object.attributes.emplace_back(std::string(kPart), value->second);
     }
     return OkStatus();
   }

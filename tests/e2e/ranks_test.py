@@ -161,6 +161,11 @@ class Ranks(EndToEnd):
             self.put("info.safetensors", ranks.encode({"w": ("F32", (8, 3), self.whole(8, 3).tobytes())},
                                                       {"DCP_SHARDING_INFO": says}))
             self.refused(self.path("info.safetensors"), "begin")
+        self.refused(self.put(NAME.format(1), ranks.safetensors({"w": ((1,) * 100000, self.whole(8, 3))})), (
+            "tensor 'w': __metadata__ 'DCP_SHARDING_INFO' says in 100000 numbers where it begins, and it has shape [8, 3]"))
+        twice = '{"w": {"saved_offsets": [0, 0]}, "w": {"saved_offsets": [8, 0]}}'
+        self.refused(self.put(NAME.format(1), ranks.encode({"w": ("F32", (8, 3), self.whole(8, 3).tobytes())},
+                                                           {"DCP_SHARDING_INFO": twice})), "'DCP_SHARDING_INFO' has it twice")
         self.written("huge", {NAME.format(1): ranks.safetensors({"w": ((2**64 - 1, 0), self.whole(8, 3))})})
         self.refused(self.path("huge"), "a part ends beyond 64 bits")
         # Other tensors of such files can still be taken.
