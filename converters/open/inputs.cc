@@ -151,15 +151,25 @@ StatusOr<std::unique_ptr<TensorSource>> OpenRanks(const std::string& path, const
                                                   const SourceOptions& options) {
   std::ranges::sort(names);
   std::vector<std::unique_ptr<TensorSource>> sources;
+  std::set<std::uint64_t> ranks;
+  bool parts = false;
   for (const std::string& name : names) {
+    ranks.insert(ParseRankName(name)->rank);
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, name, options), name));
     const std::string file = (fs::path(path) / name).string();
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(file, options), file));
     if (source->file({}).empty()) source->SetFile(file);
+    parts = parts || HoldsParts(*source);
     sources.push_back(std::move(source));
   }
+  // Parts say themselves whether they are all.
+  const std::string gaps = parts ? "" : MissingParts(ranks, 0, *ranks.rbegin(), 1);
+  if (!gaps.empty()) {
+    return InvalidArgument("the folder has no files " + gaps + " of " + Quote(set) +
+                           "; name the files that are meant");
+  }
   auto merged = PutTogether(std::move(sources), std::move(names));
-  if (merged.ok()) return merged;
+  if (merged.ok() || merged.status().code() == StatusCode::kUnimplemented) return merged;
   return WithFact(merged.status(), std::string(merged.status().message()) + "; the files of " +
                                        Quote(set) + " are those of several ranks, and do not say " +
                                        "which part of a tensor each has: have the program that " +

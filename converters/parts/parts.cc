@@ -15,6 +15,10 @@ namespace {
 
 // Copies of a tensor that no file calls copies are compared up to this size.
 constexpr std::uint64_t kMostCompared = std::uint64_t{1} << 20;
+// Of copies that ranks have of a part the first bytes are compared, of so many for each file: this
+// finds files of other steps or models, and takes few reads of what may be far away.
+constexpr std::uint64_t kSampledBytes = 4096;
+constexpr std::uint64_t kMostSampled = 64;
 
 constexpr const char* kOffsets = "offsets";
 constexpr const char* kShape = "shape";
@@ -206,11 +210,14 @@ class Assembly {
     std::vector<Box> boxes;
     std::optional<Shape> stated;
     Shape reached(object.shape.size(), 0);
-    std::map<Shape, std::uint64_t> copied;  // by the offsets of parts of which there are copies
+    // By the offsets of parts of which there are copies: the first, and their number.
+    std::map<Shape, std::pair<Place, std::uint64_t>> copied;
     for (const Place& place : entry.places) {
       const Object& each = ObjectAt(place);
-      ZT_RETURN_IF_ERROR(sources_[place.source]->CheckReadable(place.object));
       ZT_ASSIGN_OR_RETURN(const std::optional<Part> part, FindPart(each));
+      // A rank without elements may have no more than the shape.
+      if (!part || ElementCount(each.shape) != 0)
+        ZT_RETURN_IF_ERROR(sources_[place.source]->CheckReadable(place.object));
       const auto differ = [&](const std::string& how) {
         return InvalidData(FileOf(first) + " and " + FileOf(place) + " differ: " + how);
       };
@@ -240,12 +247,18 @@ class Assembly {
       }
       if (ElementCount(each.shape) == 0) continue;  // a rank beyond the last with elements
       if (part->copies > 1) {
-        std::uint64_t& copies = copied[part->offsets];
+        auto& [original, copies] = copied.try_emplace(part->offsets, place, 0).first->second;
         if (++copies > part->copies) {
           return InvalidData("its part at " + ToString(part->offsets) + " is there more than " +
                              std::to_string(part->copies) + " times");
         }
-        if (copies > 1) continue;
+        if (copies > 1) {
+          ZT_ASSIGN_OR_RETURN(const bool same, IsCopy(original, place));
+          if (same) continue;
+          return InvalidData("its copies at " + ToString(part->offsets) + " in " +
+                             FileOf(original) + " and " + FileOf(place) +
+                             " differ; the files may be of different steps");
+        }
       }
       boxes.push_back({part->offsets, sources_[place.source].get(), place.object});
     }
@@ -255,6 +268,26 @@ class Assembly {
     whole.attributes = std::move(object.attributes);
     object = std::move(whole);
     return boxes;
+  }
+
+  // The first bytes of a component.
+  StatusOr<std::vector<std::byte>> Head(const Place& place, std::uint32_t component,
+                                        std::uint64_t most) {
+    TensorSource& source = *sources_[place.source];
+    ZT_RETURN_IF_ERROR(source.CheckReadable(place.object));
+    std::vector<std::byte> bytes(
+        std::min(most, source.objects()[place.object].components[component].bytes));
+    if (!bytes.empty()) ZT_RETURN_IF_ERROR(source.Read({place.object, component}, 0, bytes));
+    return bytes;
+  }
+
+  // False if a part that is called a copy of another cannot be one.
+  StatusOr<bool> IsCopy(const Place& original, const Place& copy) {
+    if (ObjectAt(original).shape != ObjectAt(copy).shape) return false;
+    if (sampled_[copy.source]++ >= kMostSampled) return true;
+    ZT_ASSIGN_OR_RETURN(const auto first, Head(original, 0, kSampledBytes));
+    ZT_ASSIGN_OR_RETURN(const auto second, Head(copy, 0, kSampledBytes));
+    return first == second;
   }
 
   // OK if tensors that no file calls parts are the same.
@@ -275,16 +308,9 @@ class Assembly {
       if (!alike) return both("it has another type or shape there");
       for (std::uint32_t c = 0; c < first.components.size(); ++c) {
         if (first.components[c].bytes > kMostCompared) return both("it is too large to compare");
-        std::array<std::vector<std::byte>, 2> bytes;
-        for (const std::size_t side : {std::size_t{0}, i}) {
-          const Place& place = entry.places[side];
-          TensorSource& source = *sources_[place.source];
-          ZT_RETURN_IF_ERROR(source.CheckReadable(place.object));
-          std::vector<std::byte>& out = bytes[side == 0 ? 0 : 1];
-          out.resize(first.components[c].bytes);
-          if (!out.empty()) ZT_RETURN_IF_ERROR(source.Read({place.object, c}, 0, out));
-        }
-        if (bytes[0] != bytes[1]) return both("it differs");
+        ZT_ASSIGN_OR_RETURN(const auto one, Head(entry.places[0], c, kMostCompared));
+        ZT_ASSIGN_OR_RETURN(const auto another, Head(entry.places[i], c, kMostCompared));
+        if (one != another) return both("it differs");
       }
     }
     return OkStatus();
@@ -292,11 +318,28 @@ class Assembly {
 
   std::vector<std::unique_ptr<TensorSource>> sources_;
   std::vector<std::string> names_;
+  std::vector<std::uint64_t> sampled_ = std::vector<std::uint64_t>(sources_.size());
   std::vector<Entry> entries_;   // in the order of the files
   std::set<std::string> files_;  // that hold parts
   std::size_t unstated_ = 0;     // tensors whose shape no file says
   std::string first_unstated_;
 };
+
+// An error for a tensor that cannot be read and is in the first two files, as a part is that is not
+// understood: that it is there twice would say less.
+Status CheckTwins(const std::vector<std::unique_ptr<TensorSource>>& sources) {
+  if (sources.size() < 2) return OkStatus();
+  std::unordered_map<std::string_view, Status, zt::internal::NameHash> problems;
+  for (std::uint32_t i = 0; i < sources[0]->objects().size(); ++i) {
+    Status status = sources[0]->CheckReadable(i);
+    if (!status.ok()) problems.emplace(sources[0]->objects()[i].name, std::move(status));
+  }
+  for (const Object& object : sources[1]->objects()) {
+    const auto found = problems.find(object.name);
+    if (found != problems.end()) return WithTensor(found->second, object.name);
+  }
+  return OkStatus();
+}
 
 }  // namespace
 
@@ -343,7 +386,10 @@ StatusOr<std::unique_ptr<TensorSource>> PutTogether(
     std::vector<std::unique_ptr<TensorSource>> sources, std::vector<std::string> names) {
   const bool parts =
       std::ranges::any_of(sources, [](const auto& source) { return HoldsParts(*source); });
-  if (!parts) return MergeSources(std::move(sources), std::move(names));
+  if (!parts) {
+    ZT_RETURN_IF_ERROR(CheckTwins(sources));
+    return MergeSources(std::move(sources), std::move(names));
+  }
   for (std::size_t s = 0; s < sources.size(); ++s) {
     if (sources[s]->file({}).empty()) sources[s]->SetFile(names[s]);
   }
@@ -357,6 +403,8 @@ std::optional<RankName> ParseRankName(std::string_view name) {
     std::size_t digits = at;
     for (const std::string_view word : {"rank", "consolidated."}) {
       if (!name.substr(at).starts_with(word)) continue;
+      if (at > 0 && std::isalpha(static_cast<unsigned char>(name[at - 1])) != 0)
+        continue;  // rerank
       digits = at + word.size();
       if (digits < name.size() && (name[digits] == '_' || name[digits] == '-')) ++digits;
     }

@@ -62,7 +62,8 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadLocal(NodeId id, const Part& p
   if (id != Graph::kNoNode) {
     ZT_ASSIGN_OR_RETURN(local, Read(id, depth + 1));
   }
-  if (!local || local->layout != Layout::kDense) {
+  if (!local || local->layout != Layout::kDense ||
+      FindMember(local->attributes, kPart) != nullptr) {
     return Unsupported("it is one rank's part of a " + std::string(kind) +
                        ", and not one dense tensor" + std::string(kAdvice));
   }
@@ -122,6 +123,17 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadDTensor(NodeId state, int dept
     return NotUnderstood("place in the mesh");
   }
   ZT_ASSIGN_OR_RETURN(const Shape place, ReadSizes(coordinate));
+  // Newer versions of torch say which dimension of the mesh cuts a dimension of the tensor first.
+  const NodeId order = graph_.Member(spec, "shard_order");
+  const auto dims = order == Graph::kNoNode ? std::span<const NodeId>() : graph_.Items(order);
+  for (const NodeId dim : dims) {
+    if (dims.size() > kMaxRank || !graph_.Is(dim, NodeKind::kCall) ||
+        graph_.Items(graph_.args(dim)).size() != 2) {
+      return NotUnderstood("order of shards");
+    }
+    ZT_ASSIGN_OR_RETURN(const Shape cuts, ReadSizes(graph_.Items(graph_.args(dim))[1]));
+    if (!std::ranges::is_sorted(cuts)) return NotUnderstood("order of shards");
+  }
   const auto each = graph_.Items(placements);
   if (each.size() != sizes.size() || place.size() != sizes.size()) return NotUnderstood("mesh");
   Part part{.offsets = Shape(shape.size(), 0), .shape = shape};
@@ -173,6 +185,31 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadShardedTensor(NodeId state, in
     return refuse("whose state is not understood");
   }
   const auto shards = graph_.Items(parts[0]);
+  if (shards.empty()) {  // there are more ranks than rows
+    const NodeId whole = graph_.Member(parts[1], "size"),
+                 properties = graph_.Member(parts[1], "tensor_properties");
+    if (whole == Graph::kNoNode || properties == Graph::kNoNode ||
+        !graph_.Is(properties, NodeKind::kCall)) {
+      return refuse("whose state is not understood");
+    }
+    const NodeId values = graph_.state(properties);
+    if (values == Graph::kNoNode || graph_.Items(values).empty()) {
+      return refuse("whose state is not understood");
+    }
+    Part none;
+    ZT_ASSIGN_OR_RETURN(none.shape, ReadSizes(whole));
+    if (none.shape->empty()) return refuse("which has no shard");
+    none.offsets = Shape(none.shape->size(), 0);
+    none.offsets[0] = (*none.shape)[0];
+    Tensor tensor;
+    ZT_ASSIGN_OR_RETURN(tensor.values.element, ReadDtype(graph_, graph_.Items(values)[0]));
+    tensor.shape = *none.shape;
+    tensor.shape[0] = 0;
+    tensor.values.shape = tensor.shape;
+    tensor.problem = "this rank has no part of it";
+    tensor.attributes.emplace_back(std::string(kPart), ToValue(none));
+    return std::optional(std::move(tensor));
+  }
   if (shards.size() != 1) return refuse("which has " + std::to_string(shards.size()) + " shards");
   const NodeId size = graph_.Member(parts[1], "size"),
                offsets = graph_.Member(graph_.Member(shards[0], "metadata"), "shard_offsets");

@@ -9,7 +9,7 @@ import numpy
 import make_zt
 import ranks
 from pickle_assembler import archive, dictionary, number, tensor
-from support import DATA, INVALID, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, INVALID, UNSUPPORTED, USAGE, EndToEnd, read_zt
 
 NAME = "shard-{:05d}-model-00001-of-00001.safetensors"
 COUNT = int(os.environ.get("ZT_COUNT", "12"))
@@ -82,6 +82,22 @@ class Ranks(EndToEnd):
         self.same(self.values(DATA / "ranks/sharded"), {"w": self.whole(5, 4), "bias": self.whole(3)})
         self.refused(DATA / "ranks/sharded/sharded_rank1.pt",
                      "it is one rank's part, at [3, 0], of a tensor of shape [5, 4]")
+
+    def test_sharded_tensors_of_fewer_rows_than_ranks(self):
+        """FSDP cuts each tensor by rows, and gives the last ranks no shard of those that have fewer."""
+        w, b, files = self.whole(4, 2), self.whole(2), {}
+        for rank in range(4):
+            some = ranks.sharded_tensor((2,), (rank,), b[rank:rank + 1], "b") if rank < 2 else ranks.sharded_tensor((2,))
+            files[f"sharded_rank{rank}.pt"] = archive(
+                dictionary(w=ranks.sharded_tensor((4, 2), (rank, 0), w[rank:rank + 1], "w"), b=some),
+                {"w": w[rank:rank + 1].tobytes(), "b": b[rank:rank + 1].tobytes()})
+        folder = self.written("fsdp", files)
+        self.same(self.values(folder), {"w": w, "b": b})
+        self.fail_with(INVALID, "convert", folder / "sharded_rank3.pt", "--include", "b", "-o", self.path("x.zt"),
+                       says="it is one rank's part, at [2], of a tensor of shape [2]")
+        (folder / "sharded_rank1.pt").unlink()
+        self.refused(folder, ("tensor 'w'", "its parts hold 6 of 8 elements"))
+        self.refused(self.put("none.pt", archive(dictionary(s=ranks.sharded_tensor(())))), "which has no shard", UNSUPPORTED)
 
     # ---- any split ----
 
@@ -223,6 +239,49 @@ class Ranks(EndToEnd):
         for name in ("_StridedShard", "Partial", "_MaskPartial", "Other"):
             self.refused(self.written(name, self.dtensors((0,), placements=(ranks.placement(name, dim=number(0)),))),
                          (name, "save its full_tensor()"), UNSUPPORTED)
+
+    def test_order_of_shards(self):
+        for order in ([(0, (0, 1))], [(0, (0,)), (1, (1,))], []):
+            whole, files = self.whole(8, 6), {}
+            placements = [0, 1] if len(order) == 2 else [0, 0]
+            for at, place in enumerate(itertools.product(range(2), range(2))):
+                part = ranks.part_of(whole, *ranks.boxes(whole.shape, (2, 2), placements)[place]).copy()
+                files[f"rank{at}.pt"] = ranks.torch_file({"w": (part, whole.shape, (2, 2), place, placements, "layout", order)})
+            self.same(self.values(self.written(f"order{len(order)}{placements[1]}", files)), {"w": whole})
+        for order in ([(0, (1, 0))], [(1, (0,)), (0, (2, 1))]):
+            files = {f"rank{at}.pt": ranks.torch_file({"w": (self.whole(2, 6), (8, 6), (2, 2), place, [0, 0], "layout", order)})
+                     for at, place in enumerate(itertools.product(range(2), range(2)))}
+            self.refused(self.written("turned", files), "whose order of shards is not understood", UNSUPPORTED)
+
+    def test_copies_that_differ(self):
+        """Files of two steps, or of stages that number their layers each for itself."""
+        def file(place, values, shape=(3,)):
+            return ranks.torch_file({"norm": (values.reshape(shape), shape, (2,), (place,), [None], "axes")})
+        ours, other = self.whole(3), self.whole(3) + 1
+        self.same(self.values(self.written("same", {"rank0.pt": file(0, ours), "rank1.pt": file(1, ours)})), {"norm": ours})
+        self.refused(self.written("steps", {"rank0.pt": file(0, ours), "rank1.pt": file(1, other)}), (
+            "tensor 'norm'", "its copies at [0] in rank0.pt and rank1.pt differ; the files may be of different steps"))
+        def entry(shape, last):
+            data = numpy.append(numpy.zeros(math.prod(shape) - 1, "f4"), numpy.float32(last)).tobytes()
+            return {"shape": shape, "components": {"data": {"dtype": "f32", "data": data}},
+                    "attributes": {"ztstream.part": {"offsets": [0, 0], "shape": [4, 2], "copies": 2}}}
+        files = [self.put(f"{at}.zt", make_zt.encode_1({"w": entry(shape, 0)})) for at, shape in enumerate(([4, 2], [2, 2]))]
+        self.refused(files, "its copies at [0, 0] in 0.zt and 1.zt differ")
+
+    def test_ranks_that_are_missing(self):
+        """Of files that do not say which parts they have: of stages, each with tensors of its own."""
+        stages = [archive(dictionary(**{name: tensor((4,), (1,))}), {"0": b"\0" * 16}) for name in ("a", "b", "c")]
+        for name in ("consolidated.0{}.pth", "mp_rank_0{}_model_states.pt"):
+            self.same(self.values(self.written(f"all {name[:2]}", {name.format(at): stages[at] for at in range(3)})),
+                      {each: numpy.zeros(4, "f4") for each in "abc"})
+            self.same(self.values(self.written(f"one {name[:2]}", {name.format(0): stages[0], "params.json": b"{}"})),
+                      {"a": numpy.zeros(4, "f4")})
+            set_of = name.replace("0{}", "*")
+            for says, some in (("0 ", (1, 2)), ("1 ", (0, 2)), ("0, 1 ", (2,))):
+                folder = self.written(f"{some} {name[:2]}", {name.format(at): stages[at] for at in some})
+                self.refused(folder, f"the folder has no files {says}of '{set_of}'; name the files that are meant", USAGE)
+        self.refused(self.written("lora", {"lora_rank_16.pt": stages[0]}), "no files 0 to 15 of 'lora_rank_*.pt'", USAGE)
+        self.refused(self.written("words", {"rerank0.pt": stages[0]}), "the folder holds no checkpoint", USAGE)
 
     def test_tensors_that_every_rank_has(self):
         more = dict(step=tensor((2,), (1,), key="0", count=12))

@@ -61,8 +61,9 @@ def device_mesh(mesh, place, version):
         device_type=text("cpu"), **where, _coordinate_on_dim=b"N" if place is None else listed(map(number, place))))
 
 
-def dtensor(key, array, shape, mesh, place, placements, version="axes"):
-    """The pickle of a DTensor whose local tensor is storage `key`; `placements` are dimensions, None or pickles."""
+def dtensor(key, array, shape, mesh, place, placements, version="axes", order=None):
+    """The pickle of a DTensor whose local tensor is storage `key`; `placements` are dimensions, None or pickles; `order` are
+    (dimension of the tensor, dimensions of the mesh), as torch 2.10 says it."""
     _, storage, name = TYPES[str(array.dtype)]
     strides = [math.prod(array.shape[at + 1:]) for at in range(array.ndim)]
     placed = [each if isinstance(each, bytes) else placement("Replicate") if each is None else placement("Shard", dim=number(each))
@@ -70,10 +71,25 @@ def dtensor(key, array, shape, mesh, place, placements, version="axes"):
     spec = instance("torch.distributed.tensor._dtensor_spec", "DTensorSpec", members(
         mesh=device_mesh(mesh, place, version), placements=tup(*placed),
         tensor_meta=glob("torch.distributed.tensor._dtensor_spec", "TensorMeta") +
-        tup(sizes(shape), numbers(strides), glob("torch", name)) + b"\x81"))
+        tup(sizes(shape), numbers(strides), glob("torch", name)) + b"\x81", **({} if order is None else dict(shard_order=tup(*(
+            glob("torch.distributed.tensor._dtensor_spec", "ShardOrderEntry") + tup(number(dim), numbers(cuts)) + b"\x81"
+            for dim, cuts in order))))))
     return call("torch._tensor", "_rebuild_from_type_v2", glob("torch._utils", "_rebuild_wrapper_subclass"),
                 glob("torch.distributed.tensor", "DTensor"), tup(glob("torch", name)),
                 tup(b"N", members(_local_tensor=tensor(array.shape, strides, key=key, kind=storage, count=array.size), _spec=spec)))
+
+
+def sharded_tensor(shape, offsets=None, array=None, key="0"):
+    """The pickle of a ShardedTensor of float32: of a rank that has a shard, or of one that has none."""
+    module = "torch.distributed._shard.sharded_tensor"
+    shards = [] if array is None else [instance(f"{module}.shard", "Shard", members(
+        tensor=tensor(array.shape, [math.prod(array.shape[at + 1:]) for at in range(array.ndim)], key=key, count=array.size),
+        metadata=instance("torch.distributed._shard.metadata", "ShardMetadata", members(
+            shard_offsets=listed(map(number, offsets)), shard_sizes=listed(map(number, array.shape))))))]
+    metadata = instance(f"{module}.metadata", "ShardedTensorMetadata", members(
+        size=sizes(shape), tensor_properties=instance(f"{module}.metadata", "TensorProperties", tup(glob("torch", "float32")))))
+    return call("torch._tensor", "_rebuild_from_type_v2", glob("torch._utils", "_rebuild_wrapper_subclass"),
+                glob(f"{module}.api", "ShardedTensor"), tup(glob("torch", "float32")), tup(listed(shards), metadata, b"N", b"N"))
 
 
 def torch_file(tensors, more=None):
@@ -82,6 +98,6 @@ def torch_file(tensors, more=None):
     for at, (name, arguments) in enumerate(tensors.items()):
         storages[str(at)] = arguments[0].tobytes()
         bodies[name] = dtensor(str(at), *arguments)
-    if not any(arguments[-1] == "mesh" for arguments in tensors.values()):
+    if not any("mesh" in arguments[5:] for arguments in tensors.values()):
         del storages["mesh"]
     return archive(dictionary(**bodies), storages)
