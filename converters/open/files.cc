@@ -38,8 +38,9 @@ bool HasOneOf(std::string_view name, std::initializer_list<std::string_view> wor
 // True if the name is one of the state from which a training is resumed, which nothing else holds:
 // of transformers, accelerate, DeepSpeed, FSDP.
 bool IsTrainingState(std::string_view path) {
-  return HasOneOf(path, {"optim", "scheduler", "rng_state", "random_states", "scaler", "sampler",
-                         "training_args", "custom_checkpoint", "model_states", ".distcp"});
+  return HasOneOf(
+      path, {"optimizer", "optim_", "optim.", "scheduler", "rng_state", "random_states", "scaler",
+             "sampler", "training_args", "custom_checkpoint", "model_states", ".distcp"});
 }
 
 // The path of a file of weights without the number of a shard and the suffix, as transformers and
@@ -267,7 +268,7 @@ class FolderListing {
   // True if the file has tensors, and all have the names of those that the source reads in its
   // folder, or share their bytes with one that has; with `alike` also their shapes and types, and the
   // file the name of the one that is read.
-  bool IsSecondCopy(const std::string& name, bool alike) const {
+  bool IsSecondCopy(const std::string& name, bool alike) {
     const std::string folder = FolderOf(name);
     if (!IsNamedLikeWeights(name) || !CheckFilePath(name).ok() ||
         (alike && !stems_.contains(StemOf(name))))
@@ -278,14 +279,15 @@ class FolderListing {
     alone.left_out = nullptr;
     const auto copy = OpenInputs({(fs::path(folder_) / name).string()}, alone);
     if (!copy.ok()) return false;
-    std::unordered_map<std::string_view, const Object*, zt::internal::NameHash> ours;
-    for (const Object& object : source_.objects()) ours.emplace(object.name, &object);
+    if (ours_.empty()) {
+      for (const Object& object : source_.objects()) ours_.emplace(object.name, &object);
+    }
     std::set<Identity> held;
     std::vector<std::uint32_t> others;
     const std::vector<Object>& objects = (*copy)->objects();
     for (std::uint32_t i = 0; i < objects.size(); ++i) {
-      const auto found = ours.find(folder + objects[i].name);
-      if (found == ours.end()) {
+      const auto found = ours_.find(folder + objects[i].name);
+      if (found == ours_.end()) {
         others.push_back(i);
       } else if (alike && !AreAlike(objects[i], *found->second)) {
         return false;
@@ -343,6 +345,7 @@ class FolderListing {
   std::vector<std::string> weights_;  // sorted, relative to the folder
   std::set<std::string> stems_;       // of them
   std::set<std::string> taken_;       // weights and files
+  std::unordered_map<std::string_view, const Object*, zt::internal::NameHash> ours_;  // on demand
   std::vector<FolderEntry> files_;
   std::vector<std::string> large_, made_, pointers_;  // see Warnings
   FilePaths paths_;

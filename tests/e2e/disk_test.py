@@ -158,6 +158,13 @@ class Kept(Disk):
         self.assertNotIn("left out", self.convert("f", "--zstd"))
         self.succeed("verify", self.path("m.zt"), "--against", self.path("f"))
 
+    def test_what_is_optimized_is_no_state_of_a_training(self):
+        self.save("f/model.safetensors", weights("w"))
+        for name in ("onnx/model_optimized.onnx", "optimum/model.bin"):
+            self.hole(f"f/{name}")
+            self.assertIn(name, self.convert("f"))
+        self.assertIn("(64.00 MiB) are left out: they have " + LARGE, self.convert("f"))
+
     def test_a_copy_has_the_same_names_shapes_and_types(self):
         tied = struct.pack("<2f", 1, 2)
         ours = {"embed": ("F32", [2], tied), "n": ("F32", [1], bytes(4))}
