@@ -251,6 +251,87 @@ Status CheckOneSet(std::span<const std::string> files, std::string_view suffix) 
                          " among them; name the files of one");
 }
 
+// The stem of "model.fp16" or "model.fp16.ema" without the variant, if a name of `plain` is one; else
+// empty. Variants begin with a letter: "llama-3.1" is none of "llama-3".
+std::string BaseOf(std::string_view stem, const std::set<std::string>& plain) {
+  for (std::size_t dot = stem.find('.'); dot != stem.npos; dot = stem.find('.', dot + 1)) {
+    const char next = dot + 1 < stem.size() ? Lower(stem[dot + 1]) : '\0';
+    std::string base(stem.substr(0, dot));
+    if (next >= 'a' && next <= 'z' && plain.contains(base)) return base;
+  }
+  return "";
+}
+
+// The name of a file without the number of a shard and the suffix.
+std::string StemOf(const std::string& file, std::string_view suffix) {
+  const auto name = ParseShardName(file, suffix);
+  std::string stem = name ? name->stem + name->tail : file;
+  stem.erase(stem.size() - suffix.size());
+  return stem;
+}
+
+std::string StemOf(const IndexName& name) {
+  return name.variant.empty() ? name.stem : name.stem + "." + name.variant;
+}
+
+// The stems of the files without the number of a shard.
+std::set<std::string> PlainStems(std::span<const std::string> files, std::string_view suffix) {
+  std::set<std::string> stems;
+  for (const std::string& file : files) {
+    if (!ParseShardName(file, suffix)) stems.insert(StemOf(file, suffix));
+  }
+  return stems;
+}
+
+// Removes the indices of variants if there is one without, or the file in whose place they are.
+void RemoveVariants(std::span<const std::string> files, std::string_view suffix,
+                    std::vector<std::string>& indices) {
+  std::set<std::string> plain = PlainStems(files, suffix);
+  bool any_plain = false;
+  for (const std::string& index : indices) {
+    const auto name = ParseIndexName(index);
+    plain.insert(StemOf(*name));
+    any_plain = any_plain || name->variant.empty();
+  }
+  std::erase_if(indices, [&](const std::string& index) {
+    const auto name = ParseIndexName(index);
+    return (any_plain && !name->variant.empty()) || !BaseOf(StemOf(*name), plain).empty();
+  });
+}
+
+// Removes from `files` the variants of others, "model.fp16.safetensors" beside "model.safetensors",
+// that hold tensors of the same names, no parts of them, and returns them. Files that cannot be read stay, so that
+// OpenShard reports what is wrong with them.
+std::vector<std::string> TakeVariants(const fs::path& folder, const ShardFormat& format,
+                                      const InputOptions& options,
+                                      std::vector<std::string>& files) {
+  const std::set<std::string> plain = PlainStems(files, format.suffix);
+  std::map<std::string, std::set<std::string>> names;  // of tensors, by file
+  const auto names_of = [&](const std::string& file) -> const std::set<std::string>& {
+    const auto [found, fresh] = names.try_emplace(file);
+    if (!fresh) return found->second;
+    const auto source = OpenShard(folder, file, format, {}, options);
+    if (!source.ok() || HoldsParts(**source)) return found->second;
+    for (const Object& object : (*source)->objects()) found->second.insert(object.name);
+    return found->second;
+  };
+  std::set<std::string> stems;
+  for (const std::string& file : files) {
+    const std::string stem = StemOf(file, format.suffix), base = BaseOf(stem, plain);
+    if (base.empty() || stems.contains(stem)) continue;
+    const auto& known = names_of(base + std::string(format.suffix));
+    const auto is_known = [&](const std::string& name) { return known.contains(name); };
+    if (std::ranges::any_of(names_of(file), is_known)) stems.insert(stem);
+  }
+  std::vector<std::string> variants;
+  std::erase_if(files, [&](const std::string& file) {
+    const bool variant = stems.contains(StemOf(file, format.suffix));
+    if (variant) variants.push_back(file);
+    return variant;
+  });
+  return variants;
+}
+
 // Opens the shards of an index, sorted by name. Every (tensor, shard) pair of the index must exist,
 // and the shards must have no others.
 StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
@@ -349,11 +430,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
   }
   std::sort(files.begin(), files.end());
   std::sort(indices.begin(), indices.end());
-  // The one without a variant is meant, as other programs take it.
-  const auto variants = std::stable_partition(
-      indices.begin(), indices.end(),
-      [](const std::string& name) { return ParseIndexName(name)->variant.empty(); });
-  if (variants == indices.begin() + 1) indices.erase(variants, indices.end());
+  // What has no variant is meant, as other programs take it.
+  if (folder == fs::path(path) && !format.refuse_unlisted)
+    RemoveVariants(files, format.suffix, indices);
   if (indices.size() > 1) {
     return InvalidArgument("the folder has several indices, " + indices[0] + " and " + indices[1] +
                            " among them; name one");
@@ -362,6 +441,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
   if (files.empty())
     return InvalidArgument("the folder has neither an index nor *" + std::string(format.suffix) +
                            " files");
+  const std::vector<std::string> variants = TakeVariants(folder, format, options, files);
   ZT_RETURN_IF_ERROR(
       CheckSets(files, format.suffix, "there is no index, and the folder lacks shards"));
   ZT_RETURN_IF_ERROR(CheckOneSet(files, format.suffix));
@@ -376,6 +456,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                       PutTogether(std::move(sources), std::move(files)));
   for (const std::string& file : foreign)
     merged->AddWarning(file + " is not a checkpoint, so no tensors are read from it");
+  for (const std::string& file : variants)
+    merged->AddWarning(file + " is a variant of a file beside it, so its tensors are not read");
   return merged;
 }
 

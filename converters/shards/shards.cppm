@@ -74,8 +74,9 @@ std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t fir
 Status CheckSets(std::span<const std::string> files, std::string_view suffix,
                  std::string_view what);
 
-// Opens a folder with one index, or the index itself: all shards as one source. Of several indices
-// the only one without a variant is taken. The index must list exactly the tensors of its shards.
+// Opens a folder with one index, or the index itself: all shards as one source. If a folder holds
+// "model" and variants of it, "model.fp16", as files or indices, the variants are not read. The
+// index must list exactly the tensors of its shards.
 // Without an index, the shards are all files of the folder with the format's suffix, sorted by
 // name; tensors of which each holds a part are put together (see zt.convert.parts). Files named as
 // parts of a set ("-00001-of-00003") must be

@@ -118,6 +118,38 @@ class Shards(Disk):
         self.succeed("diff", self.path("m.zt"), self.path("f/model.safetensors.index.json"), "--files", "none")
         self.expect(DIFFERS, "diff", self.path("m.zt"), self.path("f/model.safetensors.index.fp16.json"), "--files", "none")
 
+    def test_a_variant_beside_the_file_is_a_file(self):
+        """diffusers' and Whisper's repositories; the index of a variant counts no more than its shards."""
+        half = {"a": ("F16", [2], b"1234"), "b": ("F16", [2], b"5678")}
+        parts = [f"model.fp32-0000{i}-of-00002.safetensors" for i in (1, 2)]
+        parts_behind = [f"model-0000{i}-of-00002.fp32.safetensors" for i in (1, 2)]
+        cases = {"one": ["model.fp16.safetensors"], "two": ["model.fp16.safetensors", "model.non_ema.safetensors"],
+                 "shards": parts, "indexed": parts, "third form": parts, "behind": parts_behind, "bin": ["model.fp16.bin"]}
+        for case, variants in cases.items():
+            with self.subTest(case):
+                shutil.rmtree(self.path("f"), ignore_errors=True)
+                base = "model.bin" if case == "bin" else "model.safetensors"
+                self.save(f"f/{base}", half)
+                for name, tensors in zip(variants, ({**weights("a")}, {**weights("b")}), strict=False):
+                    self.save(f"f/{name}", tensors)
+                if case in ("indexed", "third form"):
+                    self.index("f/model.safetensors.index.fp32.json" if case == "indexed" else "f/model.fp32.safetensors.index.json", a=parts[0], b=parts[1])
+                said = self.convert("f", *(["--from", "torch"] if case == "bin" else []))
+                for name in variants:
+                    self.assertIn(f"warning: {name} is a variant of a file beside it, so its tensors are not read\n", said)
+                self.succeed("diff", self.path("m.zt"), self.path(f"f/{base}"), "--files", "none")
+                was = self.read(self.path("f"))
+                found = self.back()[0]
+                self.assertEqual({name: found[name] for name in was if name != "model.bin"}, {name: data for name, data in was.items() if name != "model.bin"})
+        # Other tensors, and another version, are no variant.
+        shutil.rmtree(self.path("f"))
+        self.save("f/model.safetensors", half)
+        self.save("f/model.vision.safetensors", weights("c"))
+        self.assertNotIn("warning", self.convert("f"))
+        self.assertEqual(self.back()[0], self.read(self.path("f")))
+        self.save("f/model.1.safetensors", half)
+        self.fail_with(INVALID, "convert", self.path("f"), "-o", self.path("n.zt"), says="it is in both model.1.safetensors and model.safetensors")
+
     def test_two_sets_without_an_index_are_no_model(self):
         for stem in ("model", "consolidated"):
             for i in (1, 2):
