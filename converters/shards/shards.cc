@@ -69,7 +69,8 @@ std::string OfAllRanks(std::string set) {
 
 std::optional<ShardName> ParseShardName(std::string_view file, std::string_view suffix) {
   if (!file.ends_with(suffix)) return std::nullopt;
-  for (std::size_t of = file.size(); (of = FindOf(file, of)) != file.npos;) {
+  const std::size_t folder = file.rfind('/') + 1;  // 0 if there is none
+  for (std::size_t of = file.size(); (of = FindOf(file, of)) != file.npos && of >= folder;) {
     std::size_t end = of + kOf.size();
     while (end < file.size() && IsDigit(file[end])) ++end;
     std::string_view before = file.substr(0, of), number = file.substr(0, end);

@@ -328,9 +328,11 @@ class Pipelines(Disk):
             "shards": ({"text_encoder": encoder, "unet": shards},
                        {"text_encoder/model.safetensors": None, "unet/diffusion_pytorch_model.safetensors": ["u1", "u2"]}),
             "others": ({"safety_checker": {"pytorch_model.fp16.bin": weights("s")}, "lora": {"pytorch_lora_weights.bin": weights("l")},
-                        "unet": {"diffusion_pytorch_model.safetensors": weights("u")}},
+                        "unet": {"diffusion_pytorch_model.safetensors": weights("u")}, "stage_1-of-2_a": {"model.bin": weights("c")},
+                        "stage_1-of-2-b": {"model-00001-of-00001.bin": weights("d")}},
                        {"safety_checker/model.fp16.safetensors": ["s"], "lora/pytorch_lora_weights.safetensors": ["l"],
-                        "unet/diffusion_pytorch_model.safetensors": None})}
+                        "unet/diffusion_pytorch_model.safetensors": None, "stage_1-of-2_a/model.safetensors": ["c"],
+                        "stage_1-of-2-b/model.safetensors": ["d"]})}
         for case, (components, want) in cases.items():
             for spec in ("1.2", "2.0"):
                 with self.subTest(case, spec=spec):
