@@ -217,6 +217,13 @@ Status PlanNew(TensorSource& source, const Selection& selected,
   if (groups.empty() && plan.weights.empty() && plan.files.empty())
     groups.push_back({"", "model", {}});
   if (groups.empty()) return OkStatus();
+  // A file of the model may have the name already.
+  for (Group& group : groups) {
+    const auto has_name = [&](const FileEntry& file) {
+      return file.path == group.stem + std::string(kSuffix);
+    };
+    while (std::ranges::any_of(plan.files, has_name)) group.stem += "-weights";
+  }
   std::optional<ShortNames> short_names;
   if (!groups.back().prefix.empty()) short_names.emplace(source, groups);
   const TensorSource& named = short_names ? *short_names : source;

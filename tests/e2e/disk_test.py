@@ -302,6 +302,15 @@ class Kept(Disk):
         self.convert("f")
         self.assertEqual(sorted(self.back()[0]), ["config.json", "model.safetensors", "pytorch_model.safetensors"])
         self.succeed("diff", self.path("back/pytorch_model.safetensors"), "m.zt", "--files", "none")
+        # New weights get a name that no file has.
+        self.save("f/model.bin", weights("x"))
+        self.convert("f")
+        self.assertEqual(sorted(self.back()[0]), ["config.json", "model-weights.safetensors", "model.safetensors"])
+        self.assertEqual(sorted(self.parts("model-weights.safetensors")[1]), ["w", "x"])
+        shutil.copy(DATA / "gguf/little.gguf", self.path("f"))
+        floats = [each["name"] for each in self.json("inspect", "--json", "f/little.gguf")["objects"] if each["format"] == "dense"]
+        self.succeed("convert", "f", "-o", "m.zt", "-f", "--from", "gguf", *(f"--include={name}" for name in floats))
+        self.assertLessEqual({"model-weights.safetensors", "model.safetensors"}, set(self.back()[0]))
         # A file of PyTorch without tensors gets no weights that never were.
         self.put("g/training_args.bin", pickle_assembler.archive(pickle_assembler.dictionary(lr=pickle_assembler.number(1)), {}))
         self.convert("g")
