@@ -72,8 +72,8 @@ StatusOr<std::optional<Credentials>> FromKeys(const Members& members, const std:
 // ours. What has not ended in a minute never will: nobody answers it.
 StatusOr<std::string> OutputOf(const std::string& command) {
   constexpr std::size_t kMost = 1 << 20;
-  constexpr std::chrono::seconds kMostWait(60);
-  const auto wait = std::min<std::chrono::milliseconds>(kMostWait, MostWait());
+  constexpr std::chrono::milliseconds kLeastWait(5'000), kMostWait(60'000);
+  const auto wait = std::clamp(MostWait(), kLeastWait, kMostWait);
   const auto until = std::chrono::steady_clock::now() + wait;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return IoError(errno, "credential_process cannot be started");
