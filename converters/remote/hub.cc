@@ -12,6 +12,7 @@ import :files;
 import :http;
 import :hub;
 import :object;
+import :s3;
 import :url;
 import zt.core;
 import zt.sink;
@@ -27,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostPage = 32 << 20;
-constexpr std::uint64_t kMostSmall = 1 << 16;
 
 bool IsSet(const char* name) {
   const std::string value = Lower(Environment(name));
@@ -57,10 +57,7 @@ std::string Endpoint() {
 }
 
 std::string FirstLine(const std::string& path) {
-  const auto file = OpenFile(path);
-  if (!file.ok() || !(*file)->size() || *(*file)->size() > kMostSmall) return "";
-  std::string text(*(*file)->size(), '\0');
-  if (!(*file)->ReadAt(0, std::as_writable_bytes(std::span(text))).ok()) return "";
+  const std::string text = ReadSmall(path).value_or("");
   return std::string(Trimmed(std::string_view(text).substr(0, text.find('\n'))));
 }
 

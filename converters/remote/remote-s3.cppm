@@ -47,10 +47,10 @@ StatusOr<S3Name> ParseS3(const std::string& url);
 // A request to a bucket.
 struct S3Request {
   std::string method = "GET";
-  S3Name name;
-  QueryPairs query;
-  std::vector<std::string> fields;
-  std::span<const std::byte> body;
+  S3Name name = {};
+  QueryPairs query = {};
+  std::vector<std::string> fields = {};
+  std::span<const std::byte> body = {};
 };
 
 // Makes requests. Thread-safe.

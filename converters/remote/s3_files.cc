@@ -27,8 +27,7 @@ class S3Object final : public Object {
 
   const std::string& name() const override { return url_; }
   StatusOr<HttpRequest> Get() override {
-    return S3Client::The().Make(
-        {.method = "GET", .name = s3_, .query = {}, .fields = {}, .body = {}});
+    return S3Client::The().Make({.method = "GET", .name = s3_});
   }
   Status Explain(const HttpAnswer& answer) override { return S3Client::The().Explain(s3_, answer); }
   bool Refresh(const HttpAnswer& answer) override { return S3Client::The().Refresh(s3_, answer); }
@@ -55,8 +54,7 @@ StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, bool a
     query.emplace_back("continuation-token", next);
   }
   S3Client& client = S3Client::The();
-  const S3Request request{
-      .method = "GET", .name = {folder.bucket, ""}, .query = query, .fields = {}, .body = {}};
+  const S3Request request{.method = "GET", .name = {folder.bucket, ""}, .query = query};
   ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
                       client.Send(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
   ZT_RETURN_IF_ERROR(answer.status);
@@ -115,9 +113,7 @@ class S3Files final : public Scheme {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
     if (name.key.empty() || name.key.ends_with('/')) return false;
     S3Client& client = S3Client::The();
-    ZT_ASSIGN_OR_RETURN(
-        const HttpAnswer answer,
-        client.Send({.method = "HEAD", .name = name, .query = {}, .fields = {}, .body = {}}));
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send({.method = "HEAD", .name = name}));
     ZT_RETURN_IF_ERROR(answer.status);
     if (answer.head.status == 404) return false;
     if (!answer.ok()) return client.Explain(name, answer);

@@ -196,8 +196,7 @@ class Upload final : public Sink {
   Status BeginUpload() {
     if (!id_.empty()) return OkStatus();
     checksums_ = SendsChecksums();
-    S3Request request{
-        .method = "POST", .name = s3_, .query = {{"uploads", ""}}, .fields = Meta(), .body = {}};
+    S3Request request{.method = "POST", .name = s3_, .query = {{"uploads", ""}}, .fields = Meta()};
     if (checksums_) {
       request.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
       request.fields.emplace_back("x-amz-checksum-type: COMPOSITE");
@@ -232,7 +231,6 @@ class Upload final : public Sink {
     S3Request request{.method = "PUT",
                       .name = s3_,
                       .query = {{"partNumber", std::to_string(part->number)}, {"uploadId", id_}},
-                      .fields = {},
                       .body = part->bytes()};
     if (!part->checksum.empty())
       request.fields.push_back("x-amz-checksum-crc32c: " + part->checksum);
@@ -343,7 +341,7 @@ class Upload final : public Sink {
 
   Status PutWhole(std::uint64_t total) {
     const std::span<const std::byte> body = current_.bytes().first(filled_);
-    S3Request request{.method = "PUT", .name = s3_, .query = {}, .fields = Meta(), .body = body};
+    S3Request request{.method = "PUT", .name = s3_, .fields = Meta(), .body = body};
     if (SendsChecksums()) request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
     return Settle(request, total, [](HttpRequest& made) { made.fresh = true; });
   }
@@ -434,9 +432,7 @@ class Upload final : public Sink {
 
   StatusOr<HttpAnswer> Head() {
     S3Client& client = S3Client::The();
-    ZT_ASSIGN_OR_RETURN(
-        HttpAnswer answer,
-        client.Send({.method = "HEAD", .name = s3_, .query = {}, .fields = {}, .body = {}}));
+    ZT_ASSIGN_OR_RETURN(HttpAnswer answer, client.Send({.method = "HEAD", .name = s3_}));
     ZT_RETURN_IF_ERROR(answer.status);
     if (answer.ok() && !IsStored(answer)) return NotAsS3(answer, "HEAD");
     return answer;
@@ -467,7 +463,7 @@ class Upload final : public Sink {
   // For a store that received no checksums: checks the size of the object and its last bytes.
   Status ReadBack(std::uint64_t total) {
     S3Client& client = S3Client::The();
-    const S3Request request{.method = "GET", .name = s3_, .query = {}, .fields = {}, .body = {}};
+    const S3Request request{.method = "GET", .name = s3_};
     std::vector<std::byte> back(tail_.size());
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request, [&](HttpRequest& made) {
       made.range = ByteRange{total - back.size(), total};

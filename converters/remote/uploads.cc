@@ -34,8 +34,7 @@ std::string LookAtIt(const S3Name& name, const std::string& id) {
 
 std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
   S3Client& client = S3Client::The();
-  const S3Request request{
-      .method = "DELETE", .name = name, .query = {{"uploadId", id}}, .fields = {}, .body = {}};
+  const S3Request request{.method = "DELETE", .name = name, .query = {{"uploadId", id}}};
   const auto answer = client.Send(request, [&](HttpRequest& made) {
     made.tries = tries;
     made.patience = 5;
