@@ -40,6 +40,8 @@ class Plain(unittest.TestCase):
     def test_safetensors(self):
         seen = 0
         for path in sorted(DATA.rglob("*.safetensors")):
+            if "ranks" in path.parts:  # parts of tensors, which values_test looks at
+                continue
             data = path.read_bytes()
             size, = struct.unpack("<Q", data[:8])
             header = json.loads(data[8:8 + size].decode("utf-8"))
