@@ -406,20 +406,24 @@ Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> o
 
 Status Reader::ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
   ZT_RETURN_IF_ERROR(ReadDecoded(id, offset, out));
-  const StoredObject& stored = manifest().objects[id.object];
-  const ElementType& element = stored.components[id.component].element;
+  const StoredComponent& stored = component(id);
+  const ElementType& element = stored.element;
   const bool is_bool = element.dtype == DType::kBool;
   if (is_bool && Traits(manifest().version).loose_bools) {
     if (!state_->HasLooseBools(id)) return OkStatus();
     for (std::byte& each : out) each = std::byte{each != std::byte{0}};
     return OkStatus();
   }
-  if (!is_bool && element.type != "f4_e2m1") return OkStatus();
+  const bool packed =
+      element.type == "f4_e2m1" && (stored.role == "data" || stored.role == "values");
+  if (!is_bool && !packed) return OkStatus();
   // Of packed elements the last byte alone has a rule.
   ZT_ASSIGN_OR_RETURN(const std::uint64_t size, state_->Size(id));
-  if (!is_bool && size - offset > out.size()) return OkStatus();
-  const Object object = is_bool ? DeclareWithoutAttributes(stored) : Declare(stored);
-  const auto rule = RuleOf(object, id.component, size);
+  if (packed && size - offset > out.size()) return OkStatus();
+  // The object is declared for them alone: it may have as many other components as it likes.
+  const Object object = packed ? Declare(manifest().objects[id.object]) : Object();
+  const std::optional<DataRule> rule =
+      packed ? RuleOf(object, id.component, size) : DataRule{DataRule::Kind::kBool, element.dtype};
   if (!rule) return OkStatus();
   DataValidator validator(*rule, offset);
   validator.Add(out);
