@@ -410,10 +410,10 @@ class Trial:
         """The output, converted again, to another version or other shards."""
         second = Options(self.rng, {}, quant=False)
         second.rules, second.words, second.include, second.exclude, second.no_metadata = [], [], None, None, False
-        second.words = ["--no-metadata"] * (second.spec == "0.1")
         if not options.canonical and self.rng.random() < 0.4:  # what is compressed stays so, or not
             second.spec, second.canonical, second.planes = options.spec, False, False
             second.storage = ["--spec", second.spec, *self.rng.choice([[], [], ["--raw"]])]
+        second.words = ["--no-metadata"] * (second.spec == "0.1")
         if not second.can_say(model, {}) or options.group:
             return
         self.words, words = [self.out], self.words
