@@ -92,7 +92,7 @@ Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin);
 // An object by ranges, whose first bytes are `head`, and whose size the pin knows.
 std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, SharedPin pin,
                                          std::string head);
-// Whether so many first bytes may be held in addition, beside those of all other objects.
+// True if `bytes` more first bytes fit into the limit on those that all open objects hold.
 bool HasRoomForHead(std::uint64_t bytes);
 // An object of a server without ranges, as a pipe.
 std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object, SharedPin pin);

@@ -286,13 +286,13 @@ InlinedVector<std::uint64_t, 16> KeyOf(const StoredComponent& component);
 
 using AddProblem = std::function<void(std::uint32_t object, VerifyProblem what)>;
 
-// Checks the parts of mixed blobs (0.1.0), but for objects in `bad`; entries of unknown structure go
-// to `undecodable`.
+// Checks the parts of mixed blobs (0.1.0). Skips objects in `bad`. Entries of unknown structure go to
+// `undecodable`.
 Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad, const AddProblem& wrong,
                   std::vector<VerifyProblem>& undecodable);
 
-// Checks the rules of IndexChecker, but for objects in `bad` and shards in `missing`; objects that
-// need too much memory go to `unchecked`.
+// Checks what IndexChecker does. Skips objects in `bad` and shards in `missing`. Objects that need
+// too much memory go to `unchecked`.
 Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
                    const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
                    const AddProblem& wrong, std::vector<VerifyProblem>& unchecked);
