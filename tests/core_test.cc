@@ -158,6 +158,16 @@ TEST(Status, ContextGoesBeforeTheFactOrBeforeTheTensor) {
   EXPECT_TRUE(Annotate(OkStatus(), "x").ok());
 }
 
+TEST(StatusTest, KeepsAdviceApartFromTheFact) {
+  const Status one = WithAdvice(InvalidData("f"), Advice::kMemory);
+  const Status two = WithFile(WithAdvice(WithAdvice(one, Advice::kExclude), Advice::kMemory), "a");
+  EXPECT_EQ(AdviceOf(WithFact(two, "g")), (std::vector{Advice::kMemory, Advice::kExclude}));
+  EXPECT_EQ(Message(two), "a: f");
+  EXPECT_EQ(AdviceName(Advice::kVoidDtype), "void_dtype");
+  EXPECT_TRUE(WithAdvice(OkStatus(), Advice::kExclude).ok());
+  EXPECT_TRUE(AdviceOf(OkStatus()).empty());
+}
+
 TEST(Status, OtherWordsAndCodesKeepThePlace) {
   const Status status = WithFile(WithTensor(InvalidData("f"), "a"), "d");
   EXPECT_EQ(Message(WithFact(status, "g")), "d: tensor 'a': g");

@@ -80,6 +80,35 @@ std::optional<std::string> FileOf(const Status& status);
 std::optional<std::string> TensorOf(const Status& status);
 std::optional<std::string> ComponentOf(const Status& status);
 
+// What a caller can do about an error, apart from what is wrong. A library says it as data; the
+// program, the C interface and Python word it, each in a table of its own.
+enum class Advice : std::uint8_t {
+  kExclude,      // leave this tensor out
+  kRename,       // give it another name
+  kDtype,        // store it as another element type
+  kDequantize,   // make numbers of quantized blocks
+  kAllowLoss,    // let integers drop fractions
+  kOnOverflow,   // say what numbers that do not fit become
+  kVoidDtype,    // say what npy's arrays of opaque elements are
+  kSparse,       // keep sparse archives as the arrays they are made of
+  kMetadata,     // leave out the attributes of the whole file
+  kFrames,       // choose another frame size
+  kMemory,       // raise the memory limit
+  kFormat,       // say which format the input has
+  kFiles,        // say which files go along with a model
+  kFollowLinks,  // allow links out of the folder
+  kUnsigned,     // read a bucket without credentials
+  kPartSize,     // choose another size of the parts of an upload
+  kShards,       // write several smaller files
+  kCanonical,    // write the canonical form of 2.0
+};
+// Its stable name: "exclude", "void_dtype".
+std::string_view AdviceName(Advice advice);
+// Adds advice to an error, after what was added before; the same again, or for OK, adds nothing.
+Status WithAdvice(const Status& status, Advice advice);
+// What was added, in that order.
+std::vector<Advice> AdviceOf(const Status& status);
+
 // Puts "context: " before the message, or before the tensor or component if one is set.
 Status Annotate(const Status& status, std::string_view context);
 
@@ -89,7 +118,7 @@ Status WithCode(const Status& status, StatusCode code);
 
 // The message without the place: "the fact (rule)". status.message() is the fact alone.
 std::string Fact(const Status& status);
-// Everything but the code: "FILE: tensor 'NAME': component 'ROLE': the fact (rule)".
+// Everything but the code and the advice: "FILE: tensor 'NAME': component 'ROLE': the fact (rule)".
 std::string Message(const Status& status);
 
 // Puts `name` in single quotes and escapes control characters and quotes, so that any name fits on

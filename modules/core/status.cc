@@ -60,7 +60,14 @@ namespace {
 // The keys of payloads.
 constexpr absl::string_view kFile = "ztstream.file", kContext = "ztstream.context",
                             kTensor = "ztstream.tensor", kComponent = "ztstream.component",
-                            kRule = "ztstream.rule";
+                            kRule = "ztstream.rule", kAdvice = "ztstream.advice";
+
+// By the values of Advice.
+constexpr std::string_view kAdviceNames[] = {
+    "exclude",    "rename",       "dtype",    "dequantize", "allow_loss", "on_overflow",
+    "void_dtype", "sparse",       "metadata", "frames",     "memory",     "format",
+    "files",      "follow_links", "unsigned", "part_size",  "shards",     "canonical"};
+static_assert(std::size(kAdviceNames) == static_cast<std::size_t>(Advice::kCanonical) + 1);
 
 std::optional<std::string> Get(const Status& status, absl::string_view kind) {
   const auto held = status.GetPayload(kind);
@@ -101,6 +108,32 @@ Status WithComponent(const Status& status, std::string_view role) {
   return With(status, kComponent, role);
 }
 Status WithRule(const Status& status, std::string_view rule) { return With(status, kRule, rule); }
+
+std::string_view AdviceName(Advice advice) {
+  return kAdviceNames[static_cast<std::size_t>(advice)];
+}
+
+Status WithAdvice(const Status& status, Advice advice) {
+  const std::vector<Advice> held = AdviceOf(status);
+  if (status.ok() || std::ranges::find(held, advice) != held.end()) return status;
+  std::string names;
+  for (const Advice each : held) names += std::string(AdviceName(each)) + " ";
+  Status out = status;
+  Set(out, kAdvice, names += AdviceName(advice));
+  return out;
+}
+
+std::vector<Advice> AdviceOf(const Status& status) {
+  std::vector<Advice> out;
+  const std::string names = Get(status, kAdvice).value_or("");
+  for (std::size_t begin = 0; begin < names.size();) {
+    const std::size_t end = std::min(names.find(' ', begin), names.size());
+    const auto* const found = std::ranges::find(kAdviceNames, names.substr(begin, end - begin));
+    out.push_back(static_cast<Advice>(found - kAdviceNames));
+    begin = end + 1;
+  }
+  return out;
+}
 
 std::optional<std::string> FileOf(const Status& status) { return Get(status, kFile); }
 std::optional<std::string> TensorOf(const Status& status) { return Get(status, kTensor); }
