@@ -3,8 +3,8 @@
 #
 #   scripts/check.sh asan         every test but the style's under the address and undefined-behaviour sanitizers
 #   scripts/check.sh tsan         the tests that use threads under the thread sanitizer
-#   scripts/check.sh tidy [all]   clang-tidy over the sources of modules/ and converters/; the release build must be up to
-#                                 date. all: interfaces, tests and examples too, which takes three times as long
+#   scripts/check.sh tidy [all]   clang-tidy over the sources of modules/, converters/ and cli/; the release build must
+#                                 be up to date. all: interfaces, tests and examples too, which takes three times as long
 #   scripts/check.sh fuzz [S]     each fuzz target for S seconds (default 10) from its seeds
 #   scripts/check.sh asan+fuzz    both in one build: the fuzz preset has the same sanitizers
 set -euo pipefail
@@ -33,7 +33,7 @@ case "$stage" in
     command -v clang-tidy-19 >/dev/null || { echo "check.sh: clang-tidy-19 is missing: scripts/setup.sh --lint" >&2; exit 1; }
     [ -f build/release/compile_commands.json ] || { echo "check.sh: build the release preset first" >&2; exit 1; }
     # The module files they import lie in the build folder. Reading those is most of the time, some seconds a source.
-    patterns=('modules/*.cc' 'converters/*.cc')
+    patterns=('modules/*.cc' 'converters/*.cc' 'cli/*.cc')
     [ "${2:-}" != all ] || patterns=('*.cc' '*.cppm' ':!bench/')  # bench: the macros of Google Benchmark
     git ls-files "${patterns[@]}" |
       while read -r file; do grep -q "/$file\"" build/release/compile_commands.json && echo "$file"; done |

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Changes operators of modules/ and converters/ at random, one at a time, and says which changes no test notices.
+"""Changes operators of modules/, converters/ and cli/ at random, one at a time, and says which changes no test notices.
 
   scripts/mutants.py FOLDER [--count N] [--seed N] [--only REGEX] [--tests REGEX] [--refresh] [--report] [-j N]
 
@@ -181,7 +181,7 @@ def places(text):
 
 def choose(tree, count, seed, only):
     """`count` places, spread over files and kinds, none inside another."""
-    files = sorted(path.relative_to(tree).as_posix() for room in ("modules", "converters") for path in (tree / room).rglob("*.cc"))
+    files = sorted(path.relative_to(tree).as_posix() for room in ("modules", "converters", "cli") for path in (tree / room).rglob("*.cc"))
     by_kind = collections.defaultdict(list)
     for file in files:
         if re.search(only, file):

@@ -4,7 +4,7 @@
   scripts/reference.py [PROGRAM]            writes docs/man/ztstream.1 and completions/ (build/release/bin/ztstream by default)
   scripts/reference.py --check [PROGRAM]    names those that are not current, and exits with 1 if any is
 
-The table is `ztstream --help --json` (converters/cli/options.cc). The text around the options of the man page is in
+The table is `ztstream --help --json` (cli/args/options.cc). The text around the options of the man page is in
 docs/man/ztstream.1.in: "@options COMMAND GROUP" stands for the rows of a group, and the lines behind "@about --NAME", up
 to the next line that begins with @, are added to a row. "@end" ends the block.
 """

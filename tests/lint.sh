@@ -59,7 +59,7 @@ rule 'A kernel is a plain translation unit: no import, no module.' \
 
 # What an option of the program is called is the program's to say: C, C++ and Python have other words for it. A room that says
 # it no longer leaves this list.
-rooms_naming_options='modules/(format|reader|source|writer)|converters/(cli|gguf|hdf5|npy|onnx|open|parts|remote|safetensors|strided|torch)'
+rooms_naming_options='modules/(format|reader|source|writer)|converters/(gguf|hdf5|npy|onnx|open|parts|remote|safetensors|strided|torch)'
 rule 'A message of a library names an option of the program.' search '^[^/]*"[^"]*(^|[^-a-z])--[a-z]' \
   $(matching '^(modules|converters|capi)/.*\.(cppm|cc|h)$' | grep -vE "^($rooms_naming_options)/")
 

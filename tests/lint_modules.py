@@ -46,7 +46,7 @@ def table(path):
 def main(root):
     page = root / "docs/ARCHITECTURE.md"
     drawn, seen = table(page), set()
-    for folder in root / "modules", root / "converters", root / "capi":
+    for folder in root / "modules", root / "converters", root / "capi", root / "cli":
         where = f"{folder.name}/CMakeLists.txt"
         for target, (files, deps) in targets(folder).items():
             if target == "zt_std":

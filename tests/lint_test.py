@@ -23,7 +23,7 @@ class Modules(unittest.TestCase):
     def setUp(self):
         self.root = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.root)
-        for folder in "modules", "converters", "capi", "docs":
+        for folder in "modules", "converters", "capi", "cli", "docs":
             shutil.copytree(ROOT / folder, self.root / folder)
         self.assertEqual(said(lint_modules.main, self.root), [])
 

@@ -14,7 +14,7 @@ install_into_prefix() {
   for component in "$@"; do
     cmake --install "$build" --component "$component" --prefix "$scratch/prefix" >>"$scratch/install.log"
   done
-  if grep -rIlE "$tree/(modules|converters|capi|build)" "$scratch/prefix"; then
+  if grep -rIlE "$tree/(modules|converters|capi|cli|build)" "$scratch/prefix"; then
     echo "the files above name the build or source folder" >&2
     exit 1
   fi

@@ -1,7 +1,7 @@
 // zt.cli:listing — the page: puts what `inspect --json` prints into the HTML that shows it.
 module;
 
-#include "cli/page.h"
+#include "cli/list/page.h"
 
 module zt.cli;
 

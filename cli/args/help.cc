@@ -3,7 +3,7 @@ module;
 
 #include <unistd.h>
 
-#include "cli/versions.h"
+#include "cli/args/versions.h"
 
 module zt.cli;
 

@@ -1,6 +1,6 @@
 // zt.cli — regular expressions by RE2, whose time is linear in the input and whose stack is
 // bounded.
-#include "cli/regex.h"
+#include "cli/args/regex.h"
 
 #include <string>
 #include <string_view>

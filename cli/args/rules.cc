@@ -1,7 +1,7 @@
 // zt.cli:rules — applies --dtype, --dequantize, --rename and the options of storage to a plan.
 module;
 
-#include "cli/regex.h"
+#include "cli/args/regex.h"
 #include "core/status_macros.h"
 
 module zt.cli;

@@ -3,7 +3,7 @@ module;
 
 #include <fnmatch.h>
 
-#include "cli/regex.h"
+#include "cli/args/regex.h"
 #include "core/status_macros.h"
 
 module zt.cli;
