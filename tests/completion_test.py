@@ -107,16 +107,16 @@ class Fish(Completion, unittest.TestCase):
 class Zsh(Completion, unittest.TestCase):
     shell = "zsh"
 
-    # Runs in an interactive zsh: tab lists, between two zero bytes, what the completion hands to compadd.
+    # Runs in an interactive zsh, one for each test: tab prints, between two zero bytes, what the completion hands to compadd.
     SETUP = r"""
 PROMPT=
+unsetopt auto_list auto_menu
 fpath=(FOLDER $fpath)
 autoload -Uz compinit
 compinit -u -D
 zstyle ':completion:*' insert-tab false
-mark() { print -rn -- $'\0' }
-compprefuncs=(mark)
-comppostfuncs=(mark exit)
+mark() { print -rn -- $'\0'; compprefuncs=(mark) comppostfuncs=(mark) }
+mark
 compadd() {
   if [[ ${@[1,(i)(-|--)]} == *-(O|A|D)\ * ]]; then
     builtin compadd "$@"
@@ -128,24 +128,26 @@ compadd() {
   builtin compadd "$@"
 }
 bindkey '^I' complete-word
+bindkey '^U' kill-whole-line
 print -rn -- R''EADY
 """
 
-    def offers(self, line):
+    def setUp(self):
+        super().setUp()
         script = self.folder / "setup.zsh"
         script.write_text(self.SETUP.replace("FOLDER", str(COMPLETIONS)))
-        process, terminal = pty.fork()
+        process, self.terminal = pty.fork()
         if process == 0:
             os.chdir(self.folder / "files")
             os.execvpe("zsh", ["zsh", "-f", "-i"], self.environment)
-        try:
-            os.write(terminal, f"source {script}\n".encode())
-            self.read_until(terminal, lambda text: b"READY" in text)
-            os.write(terminal, f"{line}\t".encode())
-            text = self.read_until(terminal, lambda text: text.count(b"\0") >= 2)
-        finally:
-            os.close(terminal)
-            os.waitpid(process, 0)
+        self.addCleanup(os.waitpid, process, 0)
+        self.addCleanup(os.close, self.terminal)
+        os.write(self.terminal, f"source {script}\n".encode())
+        self.read_until(self.terminal, lambda text: b"READY" in text)
+
+    def offers(self, line):
+        os.write(self.terminal, f"\x15{line}\t".encode())
+        text = self.read_until(self.terminal, lambda text: text.count(b"\0") >= 2)
         return set(text.split(b"\0")[1].decode().split())
 
     @staticmethod
