@@ -525,28 +525,27 @@ TEST(ManifestEncoder, FindsNamesThatAreLongOrFarOn) {
 
 // Printed rather than asserted, but for a bound that only quadratic work would exceed.
 TEST(Speed, ManyObjects) {
-  for (const std::size_t count : {100000u, 1000000u}) {
-    Manifest manifest;
-    for (std::size_t i = 0; i < count; ++i) {
-      manifest.objects.push_back(
-          Blob("model.layers." + std::to_string(i * 7919 % count) + ".self_attn.q_proj.weight",
-               64 * (i + 1), 64));
-      manifest.objects.back().components[0].digest = "crc32c:0x12345678";
-    }
-    using Clock = std::chrono::steady_clock;
-    const auto start = Clock::now();
-    const auto bytes = Must(EncodeManifest(manifest, SpecVersion::k1_2));
-    const auto encoded = Clock::now();
-    const auto back = Must(DecodeManifest(bytes, SpecVersion::k1_2));
-    const auto decoded = Clock::now();
-    ASSERT_OK(CheckLayout(back, 64 * (count + 1)));
-    ASSERT_EQ(back.objects.size(), count);
-    const auto checked = Clock::now();
-    const auto seconds = [](auto d) { return std::chrono::duration<double>(d).count(); };
-    std::printf("%zu objects: encode %.3f s, decode %.3f s, check %.3f s\n", count,
-                seconds(encoded - start), seconds(decoded - encoded), seconds(checked - decoded));
-    EXPECT_LT(seconds(checked - start), 120.0);
+  constexpr std::size_t kCount = 200000;
+  Manifest manifest;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    manifest.objects.push_back(
+        Blob("model.layers." + std::to_string(i * 7919 % kCount) + ".self_attn.q_proj.weight",
+             64 * (i + 1), 64));
+    manifest.objects.back().components[0].digest = "crc32c:0x12345678";
   }
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto bytes = Must(EncodeManifest(manifest, SpecVersion::k1_2));
+  const auto encoded = Clock::now();
+  const auto back = Must(DecodeManifest(bytes, SpecVersion::k1_2));
+  const auto decoded = Clock::now();
+  ASSERT_OK(CheckLayout(back, 64 * (kCount + 1)));
+  ASSERT_EQ(back.objects.size(), kCount);
+  const auto checked = Clock::now();
+  const auto seconds = [](auto d) { return std::chrono::duration<double>(d).count(); };
+  std::printf("%zu objects: encode %.3f s, decode %.3f s, check %.3f s\n", kCount,
+              seconds(encoded - start), seconds(decoded - encoded), seconds(checked - decoded));
+  EXPECT_LT(seconds(checked - start), 24.0);
 }
 
 // A million of anything that must be unique: components of one object, unknown
