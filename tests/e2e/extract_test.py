@@ -228,7 +228,7 @@ class Numpy(support.EndToEnd):
         self.assertTrue(warnings[0].endswith("; --dtype f32 makes them float32; in numpy: .view('<u2') or "
                                              ".view('u1') is the bits"), warnings[0])
         got = numpy.load(self.path("out.npz"))
-        # README.md says how bf16 becomes float32.
+        # docs/INPUTS.md says how bf16 becomes float32.
         self.assertEqual((got["b"].view("<u2").astype("<u4") << 16).view("<f4").tolist(), [1, 2])
         self.assertEqual((got["b"].dtype.str, got["q"].dtype.str), ("|V2", "|V1"))
         self.assertEqual(got["b"].tobytes(), b"\x80\x3f\0\x40")
