@@ -34,7 +34,6 @@
 
 import zt;
 import zt.convert.layout;
-import zt.convert.zt;
 
 namespace {
 

@@ -8,7 +8,6 @@ module zt.capi;
 
 import zt.std;
 import zt;
-import zt.convert.zt;
 import zt.open;
 import zt.remote;
 
@@ -156,7 +155,8 @@ class ZtInput final : public Input {
 
   StatusOr<VerifyReport> VerifyOne(std::uint32_t index, Watch& watch) const override {
     // A source checks digests as bytes pass.
-    ZT_ASSIGN_OR_RETURN(const auto source, WithFile(OpenZt(file_, {}, find_), name_));
+    ZT_ASSIGN_OR_RETURN(const auto source,
+                        WithFile(OpenZt(file_, {}, {.find_shard = find_}), name_));
     const StoredObject& stored = reader_->manifest().objects[index];
     const auto found = std::ranges::find(source->objects(), stored.name, &Object::name);
     if (found == source->objects().end()) {

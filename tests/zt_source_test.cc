@@ -1,9 +1,8 @@
-// zt.convert.zt — .zt files as sources: any range of any component, from many threads,
+// zt.reader:tensors — .zt files as sources: any range of any component, from many threads,
 // under their digests.
 #include "testing.h"
 
 import zt;
-import zt.convert.zt;
 
 namespace zt {
 namespace {

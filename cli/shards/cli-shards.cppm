@@ -5,7 +5,7 @@ module zt.cli:shards;
 import zt.std;
 import :args;
 import :support;
-import zt.convert.zt;
+import zt;
 
 namespace zt::cli::internal {
 

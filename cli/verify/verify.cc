@@ -252,7 +252,7 @@ class Verification {
 
   Status Index(const std::string& path) {
     // Opening compares the index with its shards both ways.
-    ZT_RETURN_IF_ERROR(OpenZtShards(path, args_.source_options()).status());
+    ZT_RETURN_IF_ERROR(FindFormat("zt")->open_folder(path, {}, args_.source_options()).status());
     ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);

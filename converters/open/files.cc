@@ -14,9 +14,10 @@ import :formats;
 import zt.convert.files;
 import zt.convert.safetensors;
 import zt.convert.shards;
-import zt.convert.zt;
 import zt.core;
+import zt.digest;
 import zt.format;
+import zt.reader;
 import zt.source;
 import zt.text;
 
@@ -79,6 +80,15 @@ StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
     return InvalidArgument("--files none cannot be combined with other values");
   }
   return choice;
+}
+
+// True for the name of the digest of a shard: "model-00001-of-00008.zt.xxh3".
+bool IsDigestOfShard(std::string_view name) {
+  return std::ranges::any_of(kFileDigests, [&](DigestKind kind) {
+    const std::string suffix = DigestPath("", kind);
+    return name.ends_with(suffix) &&
+           ParseShardName(name.substr(0, name.size() - suffix.size()), ".zt");
+  });
 }
 
 bool Matches(const FileChoice& choice, const std::string& path) {

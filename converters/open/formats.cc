@@ -19,8 +19,8 @@ import zt.convert.safetensors;
 import zt.convert.shards;
 import zt.convert.torch;
 import zt.convert.zip;
-import zt.convert.zt;
 import zt.core;
+import zt.digest;
 import zt.format;
 import zt.reader;
 import zt.source;
@@ -165,6 +165,25 @@ OpenedSource OpenNpzFile(FormatInput in) {
 }
 
 // A single file, or all parts of a split model.
+// Opens .zt shards as one source: an index, or its folder. Each must have the plan of the index, if
+// that states one.
+OpenedSource OpenZtShards(const std::string& path, const FileNames&, const SourceOptions& options) {
+  const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
+                        const ShardIndex& index) -> OpenedSource {
+    std::optional<ShardStamp> stamp;
+    ZtOrigin origin{.stamp = &stamp};
+    if (const auto listed = index.files.find(file); listed != index.files.end()) {
+      origin.digest = listed->second.digest;
+      ZT_RETURN_IF_ERROR(ParseDigest(origin.digest).status());
+    }
+    ZT_ASSIGN_OR_RETURN(auto source, OpenZt(std::move(bytes), options, origin));
+    if (!index.plan.empty() && (!stamp || stamp->plan != index.plan))
+      return InvalidData("its plan is not that of the index");
+    return source;
+  };
+  return OpenShards(path, {".zt", open, true}, options);
+}
+
 OpenedSource OpenGgufIn(const std::string& path, const FileNames& files,
                         const SourceOptions& options) {
   const auto model = [&](const std::string& file) {
@@ -220,13 +239,11 @@ constexpr Format kFormats[] = {
      [](FormatInput in) { return g_open_hdf5(std::move(in.bytes), in.options); }, nullptr, nullptr},
     {"zt", "zTensor 2.0, 1.x, 0.1", ".zt", true, "a .zt file", IsZtHead,
      [](FormatInput in) {
-       return OpenZt(std::move(in.bytes), in.options,
-                     in.path.empty() ? ShardFinder() : ShardsBeside(in.path, in.options));
+       ZtOrigin origin;
+       if (!in.path.empty()) origin.find_shard = ShardsBeside(in.path, in.options);
+       return OpenZt(std::move(in.bytes), in.options, origin);
      },
-     [](const std::string& path, const FileNames&, const SourceOptions& options) {
-       return OpenZtShards(path, options);
-     },
-     nullptr},
+     OpenZtShards, nullptr},
 };
 
 // True if `names` are the names of the rows, or, if `written_only`, of the formats that are

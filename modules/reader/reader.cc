@@ -12,7 +12,9 @@ module;
 module zt.reader;
 
 import zt.std;
+import :checks;
 import :recent;
+import :sparse_0_1;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -98,7 +100,6 @@ struct Reader::State {
   std::string path;                  // empty if not opened by path
   Manifest manifest;
   std::uint64_t data_end = 0, file_bytes = 0;
-  bool check_shards = true;
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> names;
 
   Mutex mutex;
@@ -115,8 +116,7 @@ struct Reader::State {
     if (mapping != nullptr) ::munmap(const_cast<std::byte*>(mapping), file_bytes);
   }
 
-  Status Init(const OpenOptions& options) {
-    check_shards = options.check_shards;
+  Status Init(const OpenOptions& options, const reader::internal::Observe& observe) {
     ZT_ASSIGN_OR_RETURN(file_bytes, KnownSize(*bytes, "a .zt file"));
     std::vector<std::byte> head(std::min<std::uint64_t>(file_bytes, 8));
     std::vector<std::byte> tail(std::min<std::uint64_t>(file_bytes, kTailBytes));
@@ -136,7 +136,7 @@ struct Reader::State {
       ZT_ASSIGN_OR_RETURN(
           bytes, reader::internal::JoinShards(std::move(bytes), manifest, options.find_shard));
     }
-    if (options.wrap) bytes = options.wrap(std::move(bytes));
+    if (observe) bytes = observe(std::move(bytes));
     for (std::uint32_t i = 0; i < manifest.objects.size(); ++i) {
       names.emplace(manifest.objects[i].name, i);
     }
@@ -179,7 +179,7 @@ struct Reader::State {
 
   // Checks the digest of the shard that holds a component, so that no similar file is read instead.
   Status CheckShardOf(const StoredComponent& c) {
-    if (c.shard == 0 || !check_shards) return OkStatus();
+    if (c.shard == 0 || file == nullptr) return OkStatus();
     const StoredShard& shard = manifest.shards[c.shard - 1];
     const DigestText stated = DigestOrUnknown(shard.digest);
     if (stated.kind == DigestKind::kNone) return OkStatus();
@@ -364,11 +364,17 @@ Reader::~Reader() = default;
 
 StatusOr<std::unique_ptr<Reader>> Reader::Open(std::shared_ptr<ByteSource> bytes,
                                                const OpenOptions& options) {
+  return reader::internal::OpenObserved(std::move(bytes), options, {});
+}
+
+StatusOr<std::unique_ptr<Reader>> reader::internal::OpenObserved(std::shared_ptr<ByteSource> bytes,
+                                                                 const OpenOptions& options,
+                                                                 const Observe& observe) {
   if (bytes == nullptr) return InvalidArgument("a reader needs bytes");
-  auto state = std::make_unique<State>();
+  auto state = std::make_unique<Reader::State>();
   state->bytes = std::make_shared<CatchingBytes>(std::move(bytes));
-  if (!options.wrap) state->file = state->bytes;
-  ZT_RETURN_IF_ERROR(state->Init(options));
+  if (!observe) state->file = state->bytes;
+  ZT_RETURN_IF_ERROR(state->Init(options, observe));
   return std::unique_ptr<Reader>(new Reader(std::move(state)));
 }
 

@@ -1,4 +1,4 @@
-// zt.reader — checks the rules about all indices of a sparse object together, on stored data.
+// zt.reader:checks — checks the rules about all indices of a sparse object together, on stored data.
 module;
 
 #include "core/status_macros.h"
@@ -6,22 +6,14 @@ module;
 module zt.reader;
 
 import zt.std;
+import :checks;
 import :recent;
+import :sparse_0_1;
 import zt.core;
 import zt.format;
 import zt.source;
 
 namespace zt::reader::internal {
-namespace {
-
-bool CanBeRead(const StoredObject& object, const std::set<std::uint32_t>& missing) {
-  return std::ranges::none_of(object.components, [&](const StoredComponent& c) {
-    return !c.undecodable.empty() || missing.contains(c.shard);
-  });
-}
-
-}  // namespace
-
 InlinedVector<std::uint64_t, 16> KeyOf(const StoredComponent& c) {
   const CodecParameters& with = c.parameters;
   return {c.shard,
@@ -36,32 +28,8 @@ InlinedVector<std::uint64_t, 16> KeyOf(const StoredComponent& c) {
           ByteWidth(c.element.dtype)};
 }
 
-Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
-                   const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
-                   const AddProblem& wrong, std::vector<VerifyProblem>& unchecked) {
-  const Manifest& manifest = reader.manifest();
-  IndexChecker checker(reader, memory_bytes);
-  for (std::uint32_t o = 0; o < manifest.objects.size(); ++o) {
-    const StoredObject& object = manifest.objects[o];
-    if (!IsSparse(object.format) || bad.contains(o) || !CanBeRead(object, missing)) continue;
-    const Status status = checker.Check(o);
-    if (status.code() == StatusCode::kDataLoss) {
-      wrong(o, ProblemOf(status, object.name));
-    } else if (status.code() == StatusCode::kUnimplemented) {
-      unchecked.push_back(ProblemOf(status, object.name));
-    } else if (!status.ok()) {
-      return WithTensor(status, object.name);
-    }
-  }
-  return OkStatus();
-}
-
-}  // namespace zt::reader::internal
-
-namespace zt {
 namespace {
 
-using reader::internal::KeyOf;
 using BytesKey = InlinedVector<std::uint64_t, 16>;
 
 // Indices that were read.
@@ -91,7 +59,7 @@ struct IndexChecker::State {
   const Reader& reader;
   const std::uint64_t memory_bytes;
   std::map<BytesKey, std::uint64_t> rows;  // the most row pointers of an object with these indices
-  reader::internal::Recent<BytesKey, const ReadIndices> known;
+  Recent<BytesKey, const ReadIndices> known;
 
   // Reads the indices, unless another object has the same.
   std::shared_ptr<const ReadIndices> Indices(ComponentId id, const Object& declared,
@@ -146,4 +114,31 @@ Status IndexChecker::Check(std::uint32_t index) {
   return ContentCheck::CheckTogether(object, parts);
 }
 
-}  // namespace zt
+Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
+                   const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
+                   VerifyReport& report,
+                   const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong) {
+  const std::vector<StoredObject>& objects = reader.manifest().objects;
+  IndexChecker indices(reader, memory_bytes);
+  MixedChecker mixed(reader);
+  for (std::uint32_t o = 0; o < objects.size(); ++o) {
+    const StoredObject& object = objects[o];
+    const bool is_mixed = IsMixed(reader, o);
+    if (bad.contains(o) || (!is_mixed && !IsSparse(object.format))) continue;
+    const auto unreadable = [&](const StoredComponent& c) {
+      return !c.undecodable.empty() || missing.contains(c.shard);
+    };
+    if (std::ranges::any_of(object.components, unreadable)) continue;
+    const Status status = is_mixed ? mixed.Check(o) : indices.Check(o);
+    if (status.code() == StatusCode::kDataLoss) {
+      wrong(o, ProblemOf(status, object.name));
+    } else if (status.code() == StatusCode::kUnimplemented) {
+      (is_mixed ? report.undecodable : report.unchecked).push_back(ProblemOf(status, object.name));
+    } else if (!status.ok()) {
+      return WithTensor(status, object.name);
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace zt::reader::internal

@@ -7,6 +7,8 @@ module;
 module zt.reader;
 
 import zt.std;
+import :checks;
+import :sparse_0_1;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -326,13 +328,11 @@ class Verifier {
       added = Add(pipeline, groups_[i]);
     ZT_RETURN_IF_ERROR(pipeline.Drain(added));
     findings_.Append(std::move(in_order_));
-    const auto add = [this](std::uint32_t o, VerifyProblem what) {
-      findings_.Add({o, 0}, what.object, std::move(what.component), std::move(what.message));
-    };
-    const std::set<std::uint32_t> bad = findings_.Objects();
-    ZT_RETURN_IF_ERROR(
-        reader::internal::CheckSparse(reader_, bad, missing_, 2 * window_, add, report_.unchecked));
-    ZT_RETURN_IF_ERROR(reader::internal::CheckMixed(reader_, bad, add, report_.undecodable));
+    ZT_RETURN_IF_ERROR(reader::internal::CheckSparse(
+        reader_, findings_.Objects(), missing_, 2 * window_, report_,
+        [this](std::uint32_t o, VerifyProblem what) {
+          findings_.Add({o, 0}, what.object, std::move(what.component), std::move(what.message));
+        }));
     report_.problems = findings_.Take();
     if (options_.canonical) {
       ZT_RETURN_IF_ERROR(
@@ -472,7 +472,7 @@ class Verifier {
   }
 
   bool MayHaveRule(ComponentId id) const {
-    if (IsMixed(reader_, id.object)) return false;  // CheckMixed checks its parts
+    if (IsMixed(reader_, id.object)) return false;  // CheckSparse checks its parts
     const ElementType& element = reader_.component(id).element;
     if (element.dtype == DType::kBool) return !Traits(reader_.manifest().version).loose_bools;
     return element.type == "f4_e2m1" ||

@@ -6,6 +6,7 @@ module;
 module zt.reader;
 
 import zt.std;
+import :checks;
 import zt.core;
 import zt.digest;
 import zt.format;

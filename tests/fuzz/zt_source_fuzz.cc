@@ -2,9 +2,9 @@
 // without outgrowing it.
 #include "fuzz.h"
 
-import zt.convert.zt;
 import zt.core;
 import zt.fuzz.accept;
+import zt.reader;
 import zt.source;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

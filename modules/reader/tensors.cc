@@ -1,4 +1,4 @@
-// zt.convert.zt — the source: declarations from the manifest, bytes read by a Reader from guarded
+// zt.reader:tensors — the source: declarations from the manifest, bytes read by a Reader from guarded
 // bytes.
 module;
 
@@ -6,20 +6,21 @@ module;
 #include "core/status_macros.h"
 #include "core/thread_annotations.h"
 
-module zt.convert.zt;
+module zt.reader;
 
 import zt.std;
+import :checks;
 import :guard;
+import :sparse_0_1;
 import zt.compress;
 import zt.core;
 import zt.digest;
 import zt.format;
-import zt.reader;
 import zt.source;
 
 namespace zt {
 
-namespace zt_source::internal {
+namespace reader::internal {
 
 namespace {
 
@@ -45,20 +46,19 @@ struct Served {
 
 class ZtSource final : public TensorSource {
  public:
-  Status Init(std::shared_ptr<ByteSource> bytes, const InputOptions& wanted, ShardFinder find_shard,
-              const std::string& digest) {
-    OpenOptions options;
-    options.find_shard = std::move(find_shard);
-    options.check_shards = false;  // GuardFiles does
-    options.wrap = [this](std::shared_ptr<ByteSource> all) {
+  Status Init(std::shared_ptr<ByteSource> bytes, const InputOptions& wanted,
+              const ZtOrigin& origin) {
+    const auto guard = [this](std::shared_ptr<ByteSource> all) {
       return bytes_ = std::make_shared<GuardedBytes>(std::move(all));
     };
-    ZT_ASSIGN_OR_RETURN(reader_, Reader::Open(std::move(bytes), options));
+    ZT_ASSIGN_OR_RETURN(reader_,
+                        OpenObserved(std::move(bytes), {.find_shard = origin.find_shard}, guard));
     const Manifest& manifest = reader_->manifest();
     index_memory_limit_ = wanted.memory_limit;
     u32_indices_ = wanted.u32_indices && Traits(manifest.version).u32_indices;
     attributes_ = manifest.attributes;
     for (const std::string& warning : manifest.warnings) AddWarning(warning);
+    if (origin.stamp != nullptr) *origin.stamp = FindShardStamp(attributes_);
     std::erase_if(attributes_, [](const auto& each) { return each.first == kShardAttribute; });
     ZT_RETURN_IF_ERROR(Guard());
     std::vector<StoredSpan> order;
@@ -88,13 +88,11 @@ class ZtSource final : public TensorSource {
       objects_.push_back(std::move(served->object));
       parts_.push_back(std::move(served->parts));
     }
-    GuardFiles(digest);
+    GuardFiles(origin.digest);
     return OkStatus();
   }
 
   std::string_view format() const override { return "zt"; }
-
-  std::optional<ShardStamp> stamp() const { return FindShardStamp(reader_->manifest().attributes); }
 
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
@@ -560,25 +558,14 @@ class ZtSource final : public TensorSource {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<TensorSource>> OpenStamped(std::shared_ptr<ByteSource> bytes,
-                                                    const InputOptions& options,
-                                                    ShardFinder find_shard,
-                                                    const std::string& digest,
-                                                    std::optional<ShardStamp>* stamp) {
-  auto source = std::make_unique<ZtSource>();
-  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), options, std::move(find_shard), digest));
-  *stamp = source->stamp();
-  return source;
-}
-
-}  // namespace zt_source::internal
+}  // namespace reader::internal
 
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
-                                               const InputOptions& options, ShardFinder find_shard,
-                                               const std::string& digest) {
-  std::optional<ShardStamp> stamp;
-  return zt_source::internal::OpenStamped(std::move(bytes), options, std::move(find_shard), digest,
-                                          &stamp);
+                                               const InputOptions& options,
+                                               const ZtOrigin& origin) {
+  auto source = std::make_unique<reader::internal::ZtSource>();
+  ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), options, origin));
+  return source;
 }
 
 }  // namespace zt

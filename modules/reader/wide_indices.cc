@@ -1,17 +1,17 @@
-// zt.convert.zt — indices of any integer type, read as u64.
+// zt.reader — indices of any integer type, read as u64.
 module;
 
 #include "core/little_endian.h"
 #include "core/status_macros.h"
 
-module zt.convert.zt;
+module zt.reader;
 
 import zt.std;
+import :checks;
 import zt.core;
-import zt.reader;
 import zt.source;
 
-namespace zt::zt_source::internal {
+namespace zt::reader::internal {
 
 Status ReadWidened(const Reader& reader, ComponentId stored, std::uint64_t offset,
                    std::span<std::byte> out) {
@@ -32,4 +32,4 @@ Status ReadWidened(const Reader& reader, ComponentId stored, std::uint64_t offse
   return OkStatus();
 }
 
-}  // namespace zt::zt_source::internal
+}  // namespace zt::reader::internal

@@ -1,10 +1,10 @@
-// zt.convert.zt:guard — hashes bytes as they are read, and compares the digests.
+// zt.reader:guard — hashes bytes as they are read, and compares the digests.
 module;
 
 #include "core/status_macros.h"
 #include "core/thread_annotations.h"
 
-module zt.convert.zt;
+module zt.reader;
 
 import zt.std;
 import :guard;
@@ -12,7 +12,7 @@ import zt.core;
 import zt.digest;
 import zt.source;
 
-namespace zt::zt_source::internal {
+namespace zt::reader::internal {
 
 using zt::internal::MutexLock;
 
@@ -204,4 +204,4 @@ std::size_t GuardedBytes::FirstAfter(std::uint64_t offset) const {
   return static_cast<std::size_t>(at - blobs_.begin());
 }
 
-}  // namespace zt::zt_source::internal
+}  // namespace zt::reader::internal

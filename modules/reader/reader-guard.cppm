@@ -1,17 +1,17 @@
-// zt.convert.zt:guard — a ByteSource that checks blobs against their digests as the bytes pass.
+// zt.reader:guard — a ByteSource that checks blobs against their digests as the bytes pass.
 // Internal.
 module;
 
 #include "core/thread_annotations.h"
 
-module zt.convert.zt:guard;
+module zt.reader:guard;
 
 import zt.std;
 import zt.core;
 import zt.digest;
 import zt.source;
 
-namespace zt::zt_source::internal {
+namespace zt::reader::internal {
 
 // A blob, checked against the digests of its components. Ranges may pass in any order and from many
 // threads. When they have covered the whole blob, the digests are compared; after a mismatch every
@@ -139,4 +139,4 @@ class GuardedBytes final : public ByteSource {
   std::vector<std::unique_ptr<GuardedFile>> files_;  // by offset
 };
 
-}  // namespace zt::zt_source::internal
+}  // namespace zt::reader::internal

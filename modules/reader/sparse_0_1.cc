@@ -1,4 +1,4 @@
-// zt.reader — reads the sparse entries of 0.1.0. The released 0.1 writers wrote `sparsecoo` and
+// zt.reader:sparse_0_1 — reads the sparse entries of 0.1.0. The released 0.1 writers wrote `sparsecoo` and
 // `sparsecsr`, and their readers split the blob as follows, all little-endian:
 //   sparsecoo   for each non-zero: its index in each dimension (u64), then its value
 //   sparsecsr   row pointers (u64, rows + 1), column indices (u64), values
@@ -11,15 +11,23 @@ module;
 module zt.reader;
 
 import zt.std;
+import :checks;
+import :sparse_0_1;
 import zt.core;
 import zt.format;
 
 namespace zt {
+
+bool IsMixed(const Reader& reader, std::uint32_t index) {
+  return Traits(reader.manifest().version).mixed_sparse &&
+         reader::internal::IsMixedLayout(reader.manifest().objects[index].format);
+}
+
+namespace reader::internal {
 namespace {
 
 constexpr std::string_view kCoo01 = "sparsecoo", kCsr01 = "sparsecsr", kSparse01 = "sparse";
 const ElementType kIndex{DType::kU64, ""};
-constexpr std::size_t kIndexBytes = 8;
 constexpr std::size_t kBlock = 64 << 10;  // bytes of interleaved entries read at once
 
 class Sparse01 {
@@ -151,13 +159,8 @@ Status ReadValues(const Reader& reader, ComponentId stored, const Object& object
 
 }  // namespace
 
-bool reader::internal::IsMixedLayout(std::string_view format) {
+bool IsMixedLayout(std::string_view format) {
   return format == kSparse01 || format == kCoo01 || format == kCsr01;
-}
-
-bool IsMixed(const Reader& reader, std::uint32_t index) {
-  return Traits(reader.manifest().version).mixed_sparse &&
-         reader::internal::IsMixedLayout(reader.manifest().objects[index].format);
 }
 
 StatusOr<MixedObject> TakeApart(const Reader& reader, std::uint32_t index) {
@@ -193,11 +196,7 @@ Status ReadMixed(const Reader& reader, std::uint32_t index, const MixedObject& m
   return OkStatus();
 }
 
-namespace reader::internal {
 namespace {
-
-// What the indices in a blob show, by component.
-using FoundParts = std::map<std::uint32_t, DataValidator>;
 
 // All dimensions in one pass, a column of each at a time.
 StatusOr<DataValidator> LookAtCoords(const Reader& reader, ComponentId stored,
@@ -229,9 +228,11 @@ StatusOr<DataValidator> LookAtCoords(const Reader& reader, ComponentId stored,
   return std::move(dimensions[0]);
 }
 
+}  // namespace
+
 // Reads the blob once.
-StatusOr<FoundParts> LookAtParts(const Reader& reader, std::uint32_t index,
-                                 const MixedObject& mixed) {
+StatusOr<MixedChecker::FoundParts> MixedChecker::Look(std::uint32_t index,
+                                                      const MixedObject& mixed) const {
   FoundParts found;
   const ComponentId stored{index, 0};
   const Object& object = mixed.object;
@@ -240,7 +241,7 @@ StatusOr<FoundParts> LookAtParts(const Reader& reader, std::uint32_t index,
     const auto rule = RuleOf(object, c, bytes);
     if (!rule || bytes == 0) continue;
     if (mixed.parts[c].kind == MixedPart::Kind::kCoords) {
-      ZT_ASSIGN_OR_RETURN(auto coords, LookAtCoords(reader, stored, mixed, *rule));
+      ZT_ASSIGN_OR_RETURN(auto coords, LookAtCoords(reader_, stored, mixed, *rule));
       found.emplace(c, std::move(coords));
       continue;
     }
@@ -248,7 +249,7 @@ StatusOr<FoundParts> LookAtParts(const Reader& reader, std::uint32_t index,
     std::vector<std::byte> block(std::min<std::uint64_t>(kBlock, bytes));
     for (std::uint64_t at = 0; at < bytes; at += block.size()) {
       block.resize(std::min<std::uint64_t>(block.size(), bytes - at));
-      ZT_RETURN_IF_ERROR(ReadMixed(reader, index, mixed, c, at, block));
+      ZT_RETURN_IF_ERROR(ReadMixed(reader_, index, mixed, c, at, block));
       validator.Add(block);
     }
     found.emplace(c, std::move(validator));
@@ -256,18 +257,14 @@ StatusOr<FoundParts> LookAtParts(const Reader& reader, std::uint32_t index,
   return found;
 }
 
-// What was seen of the blobs, for the entries that take one apart in the same way.
-using Looks = std::map<InlinedVector<std::uint64_t, 16>, StatusOr<FoundParts>>;
-
-Status CheckParts(const Reader& reader, std::uint32_t index, Looks& looks) {
-  ZT_ASSIGN_OR_RETURN(const MixedObject mixed, TakeApart(reader, index));
+Status MixedChecker::Check(std::uint32_t index) {
+  ZT_ASSIGN_OR_RETURN(const MixedObject mixed, TakeApart(reader_, index));
   const Object& object = mixed.object;
-  InlinedVector<std::uint64_t, 16> key = KeyOf(reader.component({index, 0}));
+  InlinedVector<std::uint64_t, 16> key = KeyOf(reader_.component({index, 0}));
   key.push_back(object.shape.size());
   if (object.format == "sparse_csr") key.push_back(object.shape[0]);
-  auto look = looks.find(key);
-  if (look == looks.end())
-    look = looks.emplace(std::move(key), LookAtParts(reader, index, mixed)).first;
+  auto look = looks_.find(key);
+  if (look == looks_.end()) look = looks_.emplace(std::move(key), Look(index, mixed)).first;
   ZT_RETURN_IF_ERROR(look->second.status());
   for (const auto& [c, found] : *look->second) {
     ZT_RETURN_IF_ERROR(
@@ -276,27 +273,5 @@ Status CheckParts(const Reader& reader, std::uint32_t index, Looks& looks) {
   return OkStatus();
 }
 
-}  // namespace
-
-Status CheckMixed(const Reader& reader, const std::set<std::uint32_t>& bad, const AddProblem& wrong,
-                  std::vector<VerifyProblem>& undecodable) {
-  Looks looks;
-  for (std::uint32_t o = 0; o < reader.manifest().objects.size(); ++o) {
-    const StoredObject& object = reader.manifest().objects[o];
-    if (!IsMixed(reader, o) || bad.contains(o)) continue;
-    if (!object.components[0].undecodable.empty()) continue;
-    const Status status = CheckParts(reader, o, looks);
-    if (status.code() == StatusCode::kDataLoss) {
-      wrong(o, ProblemOf(status, object.name));
-    } else if (status.code() == StatusCode::kUnimplemented) {
-      undecodable.push_back(ProblemOf(status, object.name));
-    } else if (!status.ok()) {
-      return WithTensor(status, object.name);
-    }
-  }
-  return OkStatus();
-}
-
 }  // namespace reader::internal
-
 }  // namespace zt
