@@ -1,8 +1,10 @@
-"""The code in README.md and docs/ is compiled code: each ```cpp block is, word for word, part of a program in examples/.
+"""The code in README.md and docs/ is code that tests run: each ```cpp and ```c block, and each ```python block of CLUSTER, is,
+word for word, part of a program in examples/. (tests/python/page_test.py runs those of PYTHON and GUIDE.)
 
 With the program in ZTSTREAM also: the man page and the completions are those that scripts/reference.py makes of its table
 of options, and each --help fits a screen.
 """
+import importlib.util
 import os
 import pathlib
 import re
@@ -28,23 +30,43 @@ def run(*arguments):
 class Pages(unittest.TestCase):
 
     def test_blocks_are_parts_of_examples(self):
-        programs = {path.name: path.read_text().splitlines() for path in (ROOT / "examples").glob("*.cc")}
         listed = (ROOT / "examples/CMakeLists.txt").read_text()
-        for name in programs:
-            self.assertRegex(listed, rf"\b{name.removesuffix('.cc')}\b", "an example that is not built")
-        blocks = 0
-        for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-            for block in re.findall(r"^```cpp\n(.*?)^```$", page.read_text(), re.M | re.S):
-                lines = block.splitlines()
-                self.assertTrue(any(self.holds(program, lines) for program in programs.values()),
-                                f"{page.name}: not part of any program in examples/:\n{block}")
-                blocks += 1
-        self.assertGreaterEqual(blocks, 8)
+        for path in (ROOT / "examples").glob("*.cc"):
+            self.assertRegex(listed, rf"\b{path.stem}\b", "an example that is not built")
+        for language, folders, suffix, pages, least in (("cpp", (".", "classic"), ".cc", "*", 15), ("c", ("classic",), ".c", "*", 3),
+                                                        ("python", ("python",), ".py", "CLUSTER", 1)):
+            programs = [path.read_text().splitlines() for folder in folders for path in (ROOT / "examples" / folder).glob("*" + suffix)]
+            blocks = 0
+            for page in [*ROOT.glob(pages + ".md"), *sorted((ROOT / "docs").glob(pages + ".md"))]:
+                for block in re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.M | re.S):
+                    self.assertTrue(any(self.holds(program, block.splitlines()) for program in programs),
+                                    f"{page.name}: not part of any program in examples/:\n{block}")
+                    blocks += 1
+            self.assertGreaterEqual(blocks, least)
 
     @staticmethod
     def holds(program, lines):
         return any(textwrap.dedent("\n".join(program[at:at + len(lines)])).splitlines() == lines
                    for at in range(len(program) - len(lines) + 1))
+
+    @unittest.skipIf(importlib.util.find_spec("yaml") is None, "PyYAML is not installed")
+    def test_blocks_of_yaml_are_whole(self):
+        import yaml
+        jobs = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/CLUSTER.md").read_text(), re.M | re.S)]
+        self.assertEqual([(job["kind"], job["metadata"]["name"]) for job in jobs], [("Job", "convert"), ("Job", "join")])
+        for job in jobs:
+            pod = job["spec"]["template"]["spec"]
+            mounted = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
+            self.assertEqual(mounted, {volume["name"] for volume in pod["volumes"]})
+
+    def test_links_lead_to_headings(self):
+        def anchors(page):
+            titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.M)
+            return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+        for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))]:
+            for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+                self.assertIn(anchor, anchors(page.parent / target if target else page), f"{page.name}: {target}#{anchor}")
 
     def test_links_lead_to_files(self):
         for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md"))]:

@@ -1,4 +1,4 @@
-/* Writes one tensor and reads it back where it lies in the file: C, any compiler. */
+/* Writes a tensor and one that comes row by row, and reads the first where it lies: C, any compiler. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +7,22 @@
 static int Fail(zts_status status) {
   fprintf(stderr, "%s\n", zts_last_error());
   return status;
+}
+
+/* Rows as they come: their number is set at the end. */
+static zts_status WriteRows(zts_writer* writer, uint64_t rows) {
+  const uint64_t shape[2] = {0, 3};
+  const zts_part data = {"data", "f32", NULL, ZTS_UNKNOWN};
+  const char* columns = "{\"columns\": [\"weight\", \"mean\", \"variance\"]}";
+  const zts_declaration history = {sizeof history, "history", ZTS_TERMINATED, NULL, shape, 2,
+                                   columns,        &data,     1,              sizeof data};
+  zts_status status = zts_writer_begin(writer, &history);
+  for (uint64_t row = 0; status == ZTS_OK && row < rows; ++row) {
+    const float values[3] = {row, 0, 1};
+    status = zts_writer_append(writer, values, sizeof values);
+  }
+  if (status == ZTS_OK) status = zts_writer_set_leading_dimension(writer, rows);
+  return status == ZTS_OK ? zts_writer_end(writer) : status;
 }
 
 static zts_status Write(const char* path) {
@@ -19,6 +35,7 @@ static zts_status Write(const char* path) {
   zts_status status = zts_writer_open(path, &options, &writer);
   if (status != ZTS_OK) return status;
   status = zts_writer_add(writer, "weight", ZTS_TERMINATED, "f32", shape, 2, values, sizeof values);
+  if (status == ZTS_OK) status = WriteRows(writer, 5);
   if (status == ZTS_OK) status = zts_writer_finish(writer);
   zts_writer_free(writer);
   return status;

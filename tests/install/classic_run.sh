@@ -41,6 +41,8 @@ done
 if /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
   says 'int64 (5, 2) [[0, 0], [1, 1], [2, 4], [3, 9], [4, 16]]' /usr/bin/python3 load.py a.zt positions
   says 'float32 (2, 3) [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]' /usr/bin/python3 load.py b.zt weight
+  says 'float32 (5, 3) [[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [2.0, 0.0, 1.0], [3.0, 0.0, 1.0], [4.0, 0.0, 1.0]]' \
+    /usr/bin/python3 load.py b.zt history
   /usr/bin/python3 -B "$edges"
 fi
 [ -z "$program" ] || { "$program" verify a.zt; "$program" verify b.zt; }

@@ -1,4 +1,4 @@
-"""docs/PYTHON.md: its blocks run as they stand, one after the other; and so do the examples."""
+"""docs/PYTHON.md and GUIDE.md: their blocks run as they stand, one after the other; and so do the examples."""
 import importlib.util
 import re
 import subprocess
@@ -14,16 +14,18 @@ class Page(Case):
         return subprocess.run([sys.executable, "-B", *map(str, words)], cwd=self.folder, capture_output=True, text=True, check=False)
 
     def test_blocks(self):
-        page = (ROOT / "docs/PYTHON.md").read_text()
-        blocks = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-        self.assertGreater(len(blocks), 10)
-        # Lines keep their numbers, so that what is wrong is found.
-        self.assertNotIn("\t", page)
-        script = self.folder / "page.py"
-        script.write_text("\n".join(blocks))
-        done = self.run_script(script)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.assertIn("there is no tensor 'emed'", done.stdout)
+        for name, least, said in (("PYTHON", 10, "there is no tensor 'emed'"), ("GUIDE", 2, "")):
+            page = (ROOT / f"docs/{name}.md").read_text()
+            blocks = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+            self.assertGreater(len(blocks), least)
+            # Lines keep their numbers, so that what is wrong is found.
+            self.assertNotIn("\t", page)
+            script = self.folder / "page.py"
+            script.write_text("\n".join(blocks))
+            (self.folder / "model.zt").unlink(missing_ok=True)
+            done = self.run_script(script)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn(said, done.stdout)
 
     def test_names(self):
         """What the package exports is explained on the page, but for what others return."""
@@ -72,8 +74,22 @@ d: in y.zt alone
 x: changed by 0.5 of its norm, at most 0.5
 """, ""))
 
+    def test_convert_shards(self):
+        """Tasks write what one `convert --shards` writes. Run again, they keep it."""
+        source = DATA / "real/ppocr-cls.safetensors"
+        for folder in ("many", "one"):
+            (self.folder / folder).mkdir()
+        ztstream.convert(source, self.folder / "one/model.zt", shards=6, zstd="planes")
+        for _ in range(2):
+            done = self.run_script(ROOT / "examples/python/convert_shards.py", source, "many/model.zt", 6)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "many/model.zt: 6 shards\n", ""))
+            many, one = ({path.name: path.read_bytes() for path in (self.folder / folder).iterdir()} for folder in ("many", "one"))
+            self.assertEqual(len(many), 13)  # six shards, their digests, the index
+            self.assertEqual(many, one)
+
     def test_examples_say_what_they_take(self):
-        for name, words in (("stream_checkpoints", "FOLDER [STEPS]"), ("compare_finetunes", "A B"), ("load_module", "CHECKPOINT")):
+        for name, words in (("stream_checkpoints", "FOLDER [STEPS]"), ("compare_finetunes", "A B"),
+                            ("convert_shards", "CHECKPOINT OUT.zt COUNT"), ("load_module", "CHECKPOINT")):
             if name == "load_module" and importlib.util.find_spec("torch") is None:
                 continue
             done = self.run_script(ROOT / f"examples/python/{name}.py")
