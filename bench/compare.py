@@ -2,7 +2,7 @@
 """Measures ztstream beside its contenders, and writes docs/BENCHMARKS.md with its pictures (docs/benchmarks/).
 
   compare.py [--folder DIR] [--reference PATH]     all of it: some 30 minutes, 15 GB of DIR
-  compare.py --quick --docs DIR                    a smoke run of small sizes, a minute
+  compare.py --quick --docs DIR                    a smoke run of small sizes, some minutes; its verdicts mean nothing
   compare.py throughput goals/raw ...              these sections or steps alone; the others' results are kept
   compare.py --docs DIR threads goals/workers      how it scales here, with 1, 2, 4 threads and so on to all there are
   compare.py --resume                              what has no result yet, e.g. after an interruption

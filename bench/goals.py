@@ -120,7 +120,7 @@ def workers(bench, options):
     """Workers kept busy, by a simulation in which what costs time sleeps (bench/scaling.cc)."""
     program = pathlib.Path(bench.program).with_name("scaling")
     if not program.exists():
-        raise Failed("scaling is not built beside the program")
+        raise Failed("not built: cmake --build --preset release --target scaling")
     counts = ["4"] if options.quick else ["1", "2", "4", "8", "16", "32", "64", "128"]
     lines = subprocess.run([program, *counts], check=True, capture_output=True, text=True).stdout.splitlines()[1:]
     rows = []
@@ -405,7 +405,7 @@ def inspect(bench, options):
 def benchmark_program(bench, name, *arguments):
     program = pathlib.Path(bench.program).with_name(name)
     if not program.exists():
-        raise Failed(f"{name} is not built beside the program")
+        raise Failed(f"not built: cmake --build --preset release --target {name}")
     return json.loads(subprocess.run([program, "--benchmark_format=json", *arguments], check=True, capture_output=True,
                                      text=True).stdout)["benchmarks"]
 

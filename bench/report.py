@@ -108,20 +108,22 @@ def start_of_python(results):
     """What Python takes before it does anything: it is in the rows of programs in Python."""
     rows = measured(results["steps"].get("goals/start", {}).get("rows", []))
     took = next((f"{row['median']:.2f} s here" for row in rows if row["name"].startswith("python3")), "not measured in this sitting")
-    return f"Rows of programs in Python hold its start and the import of numpy: {took}."
+    return f"Rows of programs in Python include start-up and the import of numpy ({took})."
 
 
 def document(results, pictures, notes):
     """The text of BENCHMARKS.md."""
     loads = [step["load"] for step in results["steps"].values()]
-    out = ["# Benchmarks", "",
-           "Written by `bench/compare.py` (`--help` says how); the explanations are from `docs/benchmarks/notes.md`, every row that "
-           "was measured is in [results.json](benchmarks/results.json).", "",
-           "One machine, one sitting; contenders run in turn, in a random order each time. Figures are medians. Absolute times move "
-           "with the machine, ratios less. " + start_of_python(results), ""]
-    out += table(["machine", ""], [*results["machine"].items(), *results["settings"].items(),
+    first, _, rest = ("\n" + notes).partition("\n## ")
+    out = ["# Benchmarks", "", *[line for line in [first.strip(), ""] if first.strip()], "## How was it measured?", "",
+           "`bench/compare.py` measures and writes this page (`--help` says how). The explanations are from",
+           "`docs/benchmarks/notes.md`. [results.json](benchmarks/results.json) has every row that was measured.", "",
+           "All is of one machine. Contenders run in turn, in a random order each time. Figures are medians. Absolute times",
+           "move with the machine, ratios less. A later sitting replaces the steps that it measures.", start_of_python(results), ""]
+    out += table(["machine", ""], [*((key, str(value).partition(";")[0]) for key, value in results["machine"].items()),
+                                   *results["settings"].items(),
                                    ("load average", f"{min(loads)} to {max(loads)}")])
-    out += ["## Goals", ""] + goals_table(results)
+    out += ["## Which goals are met?", ""] + goals_table(results)
     failed = {name: step["error"] for name, step in results["steps"].items() if "error" in step}
     if failed:
         out += ["## Not measured", ""] + [f"- {name}: {error}" for name, error in failed.items()] + [""]
@@ -129,7 +131,7 @@ def document(results, pictures, notes):
     def picture(name, text):
         return [f"![{text}](benchmarks/{name}.svg)", ""] if name in pictures else []
 
-    out += ["## Throughput", "", "Warm page cache and not synced, unless the row says so.", ""]
+    out += ["## How fast is each way?", "", "Warm page cache and not synced, unless the row says so.", ""]
     out += workloads_table(section(results, "throughput"))
     out += picture("throughput", "Throughput of every contender by workload")
     out += picture("cache-and-disk", "The same with cold cache and with sync")
@@ -143,11 +145,11 @@ def document(results, pictures, notes):
         worse = [f"{name}: {text}" for name, step in growth.items() for text in worse_than_linear(measured(step["rows"]))]
         out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
     if rows := results["steps"].get("goals/workers", {}).get("rows"):
-        out += ["## Simulated workers", "", "Every way of the program with so many workers, where what costs time sleeps "
-                "(`bench/scaling.cc`): *busy* is how many of them worked, *feeds* how many the one thread that hands out the "
-                "work could keep busy.", ""]
+        out += ["## What if there were more cores?", "",
+                "Work is replaced by sleeps of equal length, to show the cost of scheduling alone (`bench/scaling.cc`).",
+                "*busy*: how many workers worked. *feeds*: how many the one thread that hands out the work could keep busy.", ""]
         out += picture("workers", "Share of simulated workers that is busy, by their number") + workers_table(rows)
-    out += [notes.strip()]
+    out += ["## " + rest.strip()] * bool(rest)
     return "\n".join(out).rstrip("\n") + "\n"
 
 
