@@ -38,7 +38,7 @@ def words(text):
 
 def sentences(prose):
     for part in prose:
-        yield from re.split(r"(?<=[.!?])[)\"*]*\s+(?=[A-Z`*\"\[(])", part)
+        yield from re.split(r"(?<=[.!?])[)\"*]*\s+(?=[A-Z`*\"\[(]|ztstream )", part)
 
 
 def main(arguments):
