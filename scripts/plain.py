@@ -19,7 +19,7 @@ def of_roff(text):
     """The man page's source as Markdown would have it."""
     text = re.sub(r"^\.EX\n.*?^\.EE$", "", text, flags=re.M | re.S)
     text = re.sub(r"^\.TS\n(.*?)^\.TE$", lambda table: re.sub("^", "| ", table[1], flags=re.M), text, flags=re.M | re.S)
-    text = re.sub(r"^(\.(SH|SS|TP|PP|TH|EX|br)\b|@|'|\.\\\").*$", "", text, flags=re.M)
+    text = re.sub(r"^(\.(SH|SS|TP|IP|PP|TH|EX|br)\b|@|'|\.\\\").*$", "", text, flags=re.M)
     return re.sub(r"\\f.|^\.[A-Z]+ ", "", text, flags=re.M).replace("\\-", "-")
 
 
