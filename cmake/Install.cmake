@@ -59,7 +59,7 @@ set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME ztstream)
 set(CPACK_PACKAGE_CONTACT "ztstream <ztstream@localhost>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has a description of its own, whose first line is the summary
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL program dev c cdev)
@@ -71,16 +71,29 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME ztstream)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "libcurl4")  # loaded when the first URL is opened
+set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "convert weights of neural networks into zTensor files\n\
+Streams safetensors, npy, GGUF, PyTorch, ONNX, HDF5 and Keras files into .zt files, and .zt files into safetensors, npy and GGUF. \
+Lists, compares and verifies them.")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ztstream-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_DESCRIPTION "C++20 modules to read and write zTensor files\n\
+Interfaces and archives for projects that import the module zt, with a CMake package. They need clang 19.")
 set(CPACK_DEBIAN_C_PACKAGE_NAME libztstream0)
 set(CPACK_DEBIAN_C_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_C_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_C_PACKAGE_RECOMMENDS "libcurl4")
+set(CPACK_DEBIAN_C_DESCRIPTION "library to read and write zTensor files\n\
+The shared library behind a C interface, for programs in C, C++17, Python and other languages.")
 set(CPACK_DEBIAN_CDEV_PACKAGE_NAME libztstream-dev)
 set(CPACK_DEBIAN_CDEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_CDEV_DESCRIPTION "headers of the zTensor library for C and C++17\n\
+Headers for any compiler, a CMake package and a file for pkg-config.")
 set(CPACK_DEBIAN_CDEV_PACKAGE_DEPENDS "libztstream0 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME python3-ztstream)
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
+set(CPACK_DEBIAN_PYTHON_DESCRIPTION "zTensor files in numpy and torch\n\
+Opens checkpoints of every format that ztstream reads as arrays and tensors, and writes .zt files.")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)
 set(CPACK_DEBIAN_PYTHON_PACKAGE_DEPENDS "python3, libztstream0 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_PYTHON_PACKAGE_RECOMMENDS "python3-numpy, ztstream")

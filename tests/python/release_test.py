@@ -15,6 +15,18 @@ BUILD = pathlib.Path(os.environ.get("ZT_BUILD") or ROOT / "build/release")
 EPOCH = 1_700_000_000
 
 
+class Packages(unittest.TestCase):
+    def test_each_has_a_description_of_its_own(self):
+        settings = dict(re.findall(r'^set\((CPACK_\w+) "(.*?)"\)$', (BUILD / "CPackConfig.cmake").read_text(), re.M | re.S))
+        self.assertEqual(settings["CPACK_PACKAGE_DESCRIPTION_SUMMARY"], "")  # it would be the first line of all
+        parts = settings["CPACK_COMPONENTS_ALL"].upper().split(";")
+        self.assertEqual(sorted(parts), ["C", "CDEV", "DEV", "PROGRAM", "PYTHON"])
+        summaries = {settings[f"CPACK_DEBIAN_{part}_DESCRIPTION"].splitlines()[0] for part in parts}
+        self.assertEqual(len(summaries), 5, summaries)
+        for part in ("PROGRAM", "C"):
+            self.assertEqual(settings[f"CPACK_DEBIAN_{part}_PACKAGE_RECOMMENDS"], "libcurl4")
+
+
 @unittest.skipUnless(all(map(shutil.which, ("ldd", "readelf", "ninja", "dpkg-query", "git"))) and (ROOT / ".git").exists(),
                      "needs a clone, git, ninja, ldd, readelf and dpkg-query")
 class Release(Case):
