@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 
+UNSUPPORTED = 5
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -18,12 +19,14 @@ def main(program, emulator):
     files = sorted((ROOT / "tests/data/hdf5").glob("*.h5"))
     made, refused = 0, set()
     with tempfile.TemporaryDirectory() as folder:
-        for number, file in enumerate(files):
-            log = pathlib.Path(folder) / f"log{number}"
-            subprocess.run([*emulator, "-strace", "-D", log, program, "convert", "-q", "--exclude", "text", file, "-o",
-                            f"{folder}/{number}.zt"], check=True, stdin=subprocess.DEVNULL)
+        for file in files:
+            # Into a pipe: the process may write no file.
+            done = subprocess.run([*emulator, "-strace", "-D", "/dev/stdout", program, "convert", "-q", "-f", "--exclude", "text",
+                                   file, "-o", f"{folder}/out.zt"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            if done.returncode not in (0, UNSUPPORTED):  # the sysroot's libhdf5 is older than what wrote one of the files
+                raise RuntimeError(f"{file}: status {done.returncode}")
             confined = set()
-            for line in log.read_text(errors="replace").splitlines():
+            for line in done.stdout.decode(errors="replace").splitlines():
                 if not (found := re.match(r"(\d+) (\w+)\(", line)):
                     continue
                 process, call = found.groups()
