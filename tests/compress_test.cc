@@ -253,6 +253,12 @@ TEST(SeekTable, LiesAreFoundOut) {
                 .status()
                 .code(),
             StatusCode::kDataLoss);
+  // More frames than there is room for: nothing is allocated for them.
+  Bytes crowded(900);
+  const Bytes table = Zstd().Trailer(std::vector<Frame>(113));
+  crowded.insert(crowded.end(), table.begin(), table.end());
+  EXPECT_THAT(Zstd().ReadFrames(From(crowded), crowded.size(), 0),
+              Fails(StatusCode::kDataLoss, HasSubstr("113 frames, which do not fit into 900")));
   // A count that the stream cannot hold is no table; nothing is allocated for it.
   for (const std::uint32_t count : {5u, 0x7fffffffu, 0xffffffffu}) {
     Bytes lie = stream.bytes;
@@ -383,6 +389,9 @@ Bytes FrameWithWindow(int log) {
 TEST(ZstdStream, WindowsUpTo2To27) {
   EXPECT_OK(DecodeAll(FrameWithWindow(27), 0));
   EXPECT_THAT(DecodeAll(FrameWithWindow(28), 0), Fails(StatusCode::kDataLoss, HasSubstr("memory")));
+  EXPECT_OK(Zstd().DecodeFrame({}, FrameWithWindow(27), {}));
+  EXPECT_THAT(Zstd().DecodeFrame({}, FrameWithWindow(28), {}),
+              Fails(StatusCode::kDataLoss, HasSubstr("memory")));
 }
 
 // Content sizes that nothing backs: the decoders allocate what is asked of them, not what

@@ -47,6 +47,8 @@ Status CheckFrames(const CodecParameters& parameters, std::span<const Frame> fra
   return OkStatus();
 }
 
+bool Codec::IsBounded(const CodecParameters&) const { return true; }
+
 const Codec* FindCodec(Encoding encoding) {
   const Table& table = TheTable();
   const auto row = static_cast<std::size_t>(encoding);

@@ -89,6 +89,9 @@ class Codec {
 
   // The maximum size of a frame with `content` bytes of content.
   virtual std::size_t Bound(std::size_t content) const = 0;
+  // False for parameters of others whose frames may take more than Bound: what is encoded with them
+  // is encoded anew, with Parameters.
+  virtual bool IsBounded(const CodecParameters& parameters) const;
   // `options` must be valid.
   virtual std::unique_ptr<FrameEncoder> MakeEncoder(const ZstdOptions& options) const = 0;
   // The trailer of a stream with these `frames`, which are in order; and its size for

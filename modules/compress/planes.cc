@@ -350,12 +350,16 @@ class Planes final : public SeekableZstd {
     return parameters;
   }
 
-  // For the results of Parameters: no other has frames of more blocks.
+  // For the results of Parameters: none of those has frames of more blocks.
   std::size_t Bound(std::size_t content) const override {
     CodecParameters smallest;
     smallest.width = 8;
     smallest.group = static_cast<std::uint32_t>(kGroupElements * 8);
     return PlanesFrameBound(content, smallest);
+  }
+  bool IsBounded(const CodecParameters& parameters) const override {
+    const std::size_t content = parameters.frame_content;
+    return PlanesFrameBound(content, parameters) <= Bound(content);
   }
   std::unique_ptr<FrameEncoder> MakeEncoder(const ZstdOptions&) const override {
     return std::make_unique<PlanesEncoder>();

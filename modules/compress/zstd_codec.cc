@@ -135,6 +135,10 @@ namespace {
 
 // The largest window that we accept (zstd's default limit).
 constexpr int kMaxWindowLog = 27;
+// The smallest that counts as a frame: a skippable one.
+constexpr std::uint64_t kLeastFrame = 8;
+// How many entries of a seek table are read with one call.
+constexpr std::uint64_t kEntriesAtOnce = 32 << 10;
 
 std::uint32_t Get32(const std::byte* p) {
   return static_cast<std::uint32_t>(zt::internal::LoadLittle(p, 4));
@@ -168,17 +172,29 @@ StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
   const std::uint64_t table = 17 + entry * count;
   // no seek table: the magic is a coincidence
   if (table > stream_bytes || (descriptor & 0x7c) != 0) return std::nullopt;
-  std::vector<std::byte> bytes(table);
-  ZT_RETURN_IF_ERROR(read(stream_bytes - table, bytes));
-  if (Get32(bytes.data()) != 0x184D2A5E || Get32(bytes.data() + 4) != table - 8) {
+  const std::uint64_t begin = stream_bytes - table;
+  std::array<std::byte, 8> header;
+  ZT_RETURN_IF_ERROR(read(begin, header));
+  if (Get32(header.data()) != 0x184D2A5E || Get32(header.data() + 4) != table - 8) {
     return std::nullopt;
+  }
+  if (count > begin / kLeastFrame) {
+    return InvalidData("the zstd seek table has " + std::to_string(count) +
+                       " frames, which do not fit into " + std::to_string(begin) + " bytes");
   }
   std::vector<Frame> frames;
   frames.reserve(count);
   Frame next;
+  // A table may be as large as the frames: it is read in pieces.
+  std::vector<std::byte> bytes(std::min(count, kEntriesAtOnce) * entry);
   for (std::uint64_t i = 0; i < count; ++i) {
-    next.bytes = Get32(bytes.data() + 8 + i * entry);
-    next.content_bytes = Get32(bytes.data() + 12 + i * entry);
+    const std::uint64_t at = i % kEntriesAtOnce;
+    if (at == 0) {
+      bytes.resize(std::min(count - i, kEntriesAtOnce) * entry);
+      ZT_RETURN_IF_ERROR(read(begin + header.size() + i * entry, bytes));
+    }
+    next.bytes = Get32(bytes.data() + at * entry);
+    next.content_bytes = Get32(bytes.data() + at * entry + 4);
     frames.push_back(next);
     next.offset += next.bytes;
     next.content_offset += next.content_bytes;
@@ -199,6 +215,13 @@ Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) 
   const std::size_t frame = ZSTD_findFrameCompressedSize(in.data(), in.size());
   if (ZSTD_isError(frame)) return ZstdError(frame);
   if (frame != in.size()) return InvalidData("the zstd seek table does not match the frames");
+  // ZSTD_decompressDCtx ignores the limit, which the other decoder has.
+  ZSTD_frameHeader header;
+  if (ZSTD_getFrameHeader(&header, in.data(), in.size()) == 0 &&
+      header.windowSize > std::max<std::uint64_t>(std::uint64_t{1} << kMaxWindowLog, out.size())) {
+    return InvalidData("the zstd stream takes too much memory for decoding: its window has " +
+                       std::to_string(header.windowSize) + " bytes");
+  }
   auto held = contexts->Take();
   DContext context = held ? *std::move(held) : MakeDContext();
   if (context == nullptr) return IoError("cannot make a zstd context: out of memory");

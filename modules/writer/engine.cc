@@ -101,13 +101,14 @@ bool IsVersionedName(std::string_view format) {
 // them.
 bool CanKeep(const EncodedStream& stream, std::span<const Frame> frames, std::size_t width,
              const ContainerTraits& traits) {
-  if (frames.front().content_bytes == 0) return false;
+  const Codec& codec = *FindCodec(stream.encoding);
+  if (frames.front().content_bytes == 0 || !codec.IsBounded(stream.parameters)) return false;
   const std::uint64_t content = frames.front().content_bytes;
   if (content % width != 0 && frames.size() > 1) return false;
   for (const Frame& frame : frames) {
     if (frame.content_bytes == 0 || frame.content_bytes > content) return false;
     if (frame.content_bytes < content && &frame != &frames.back()) return false;
-    if (frame.bytes > FindCodec(stream.encoding)->Bound(frame.content_bytes)) return false;
+    if (frame.bytes > codec.Bound(frame.content_bytes)) return false;
   }
   StoredComponent stored;
   stored.encoding = stream.encoding;

@@ -350,6 +350,19 @@ class Sizes(Agreement):
         self.wrong(made(planes, 16, 4), "more than the 16 bytes declared")
         self.wrong(made(planes, 64, 16), "fewer bytes than were declared")
 
+    def test_planes_of_single_elements(self):
+        """Groups so small that frames of them may take more than a writer here has room for, and no checksums, which 2.0 wants."""
+        content = (bytes(range(250)) * 24)[:6000]
+        chunks = [content[at:at + 2000] for at in range(0, 6000, 2000)]
+        split = [b"".join(chunk[at:at + 2][::-1] for at in range(0, 2000, 2)) for chunk in chunks]
+        part = data("u8", seekable(split, checksum=False), encoding="zstd", uncompressed_length=6000)
+        attributes = {"planes": {"dtype": "bf16", "rotate": 0, "group": 2, "chunk": 2000}}
+        path = self.put("in.zt", make_zt.encode_1({"t": {"shape": [3000], "format": "ztstream.planes/1",
+                                                         "attributes": attributes, **part}}))
+        for spec in ("2.0", "1.2", "1.1"):
+            self.converts(path, "--spec", spec)
+        self.assertEqual(support.read_zt(self.path("out.zt"))["objects"]["t"]["components"]["data"]["bytes"], content)
+
     def test_a_digest_that_cannot_be_read(self):
         """2.0 leaves algorithms open: one that is no crc32c of ours is one that nobody knows."""
         for text in ("crc32c:123456789a", "md5:00"):
