@@ -106,8 +106,8 @@ Elements CompoundOf(hid_t type) {
 }
 
 std::string_view Trimmed(std::string_view text, H5T_str_t padding) {
-  if (padding != H5T_STR_SPACEPAD) return text.substr(0, text.find('\0'));
-  const std::size_t last = text.find_last_not_of(' ');
+  if (padding == H5T_STR_NULLTERM) return text.substr(0, text.find('\0'));
+  const std::size_t last = text.find_last_not_of(padding == H5T_STR_SPACEPAD ? ' ' : '\0');
   return text.substr(0, last == text.npos ? 0 : last + 1);
 }
 

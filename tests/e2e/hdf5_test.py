@@ -370,6 +370,11 @@ class Hdf5(EndToEnd):
                               below=numpy.int8(-3), shape=numpy.array([2, 3], ">u2"), flag=True, half=numpy.float16(1.5),
                               long="x" * 100000)
             file.attrs["matrix"] = numpy.zeros((2, 2))
+            file.attrs["padded"] = numpy.bytes_(b"ab\0cd")  # NULs pad it; one that is within stays
+            terminated = h5py.h5t.C_S1.copy()
+            terminated.set_size(6)
+            h5py.h5a.create(file.id, b"terminated", terminated, h5py.h5s.create(h5py.h5s.SCALAR)).write(
+                numpy.array(b"ab\0cd", "S6"), mtype=terminated)
             file.attrs.create("kind", -3, dtype=h5py.enum_dtype({"A": -3}, basetype=">i2"))
             file.attrs["kinds"] = numpy.array([0, 200], dtype=h5py.enum_dtype({"A": 0, "B": 200}, basetype="u1"))
             file["g"].attrs["weight_names"] = numpy.array([b"w:0"])
@@ -379,9 +384,10 @@ class Hdf5(EndToEnd):
         read = read_zt(self.path("out.zt"))
         self.assertEqual({key: read["attributes"].get(key) for key in
                           ("version", "names", "fixed", "epoch", "rate", "below", "shape", "flag", "half", "g/weight_names", "kind",
-                           "kinds")},
+                           "kinds", "padded", "terminated")},
                          {"version": "2.15", "names": ["a", "b"], "fixed": ["ab", "c"], "epoch": 7, "rate": 0.5, "below": -3,
-                          "shape": [2, 3], "flag": True, "half": 1.5, "g/weight_names": ["w:0"], "kind": -3, "kinds": [0, 200]})
+                          "shape": [2, 3], "flag": True, "half": 1.5, "g/weight_names": ["w:0"], "kind": -3, "kinds": [0, 200],
+                          "padded": "ab\0cd", "terminated": "ab"})
         self.assertEqual(len(read["attributes"]["long"]), 100000)
         self.assertEqual(read["objects"]["g/w"]["attributes"]["units"], "m")
 
