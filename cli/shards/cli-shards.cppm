@@ -76,11 +76,16 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cut,
                   const std::string& index);
 
-// True if `path` is that shard, complete: its bytes have the digest that lies beside it or, if
-// there is no such file, pass verification, and it is not older than `inputs`. False if there is no
-// file or --force allows to replace it; else kAlreadyExists with the reason.
-StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
-                       const Args& args, std::optional<std::filesystem::file_time_type> inputs);
+// What a shard's path holds, for those who write it.
+enum class ShardState {
+  kAbsent,     // no file
+  kUnvouched,  // a file that may be replaced: --force is given, or the shard lacks its digest, as
+               // after a task that was killed between the two
+  kWhole,      // that shard, with the digest beside it, and not older than `inputs`
+};
+// kAlreadyExists with the reason if it is another file, or damaged, and `force` is false.
+StatusOr<ShardState> FindShard(const std::string& path, const ShardStamp& stamp, bool force,
+                               std::optional<std::filesystem::file_time_type> inputs);
 
 // Runs convert for a ShardRequest: writes the missing shards and, if all were requested, the index.
 Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,

@@ -20,10 +20,9 @@ namespace fs = std::filesystem;
 constexpr std::string_view kXxhsumTag = "XXH3_";  // xxhsum writes it before the hash
 constexpr std::uint64_t kMaxDigestFile = 1 << 16;
 
-// OK if the file is the shard with this stamp, as far as its manifest and its digest tell; else the
-// reason.
-Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind kind,
-                    const Args& args) {
+// kWhole if the file is the shard with this stamp and has its digest, kUnvouched if it has no digest;
+// else the reason.
+StatusOr<ShardState> CheckIsShard(const std::string& path, const ShardStamp& stamp) {
   const auto damaged = [](const Status& cause) {
     return InvalidData("it is damaged: " + Message(cause));
   };
@@ -36,22 +35,11 @@ Status CheckIsShard(const std::string& path, const ShardStamp& stamp, DigestKind
     return InvalidData("it is a shard of another plan: the inputs or the options were different");
   if (*found != stamp) return InvalidData("it is shard " + std::to_string(found->number));
   ZT_ASSIGN_OR_RETURN(const std::string listed, ReadDigestFile(path));
-  if (listed.empty()) {
-    ZT_ASSIGN_OR_RETURN(const VerifyReport report, Verify(**reader, {.threads = args.threads,
-                                                                     .memory_bytes = args.memory,
-                                                                     .cancelled = &Interrupted()}));
-    if (!report.problems.empty()) return damaged(InvalidData(report.problems.front().message));
-    if (report.digests < report.components)
-      return InvalidData(
-          "it cannot be checked: neither the file nor all of its tensors have a digest");
-  } else {
-    ZT_ASSIGN_OR_RETURN(const DigestText parsed, ParseDigest(listed));
-    kind = parsed.kind;
-  }
-  ZT_ASSIGN_OR_RETURN(const std::string digest, DigestOfFile(path, kind));
-  if (listed.empty()) return WriteDigestFile(path, digest, !args.no_sync);
+  if (listed.empty()) return ShardState::kUnvouched;
+  ZT_ASSIGN_OR_RETURN(const DigestText parsed, ParseDigest(listed));
+  ZT_ASSIGN_OR_RETURN(const std::string digest, DigestOfFile(path, parsed.kind));
   if (digest != listed) return damaged(InvalidData("its digest is " + digest + ", not " + listed));
-  return OkStatus();
+  return ShardState::kWhole;
 }
 
 }  // namespace
@@ -150,19 +138,19 @@ Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cu
   return OkStatus();
 }
 
-StatusOr<bool> IsThere(const std::string& path, const ShardStamp& stamp, DigestKind kind,
-                       const Args& args, std::optional<fs::file_time_type> inputs) {
+StatusOr<ShardState> FindShard(const std::string& path, const ShardStamp& stamp, bool force,
+                               std::optional<fs::file_time_type> inputs) {
   std::error_code error;
-  if (!Exists(path)) return false;  // false for a dangling link, too
-  Status status = CheckIsShard(path, stamp, kind, args);
-  if (status.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
-    status = InvalidData("it is older than its inputs");
-  if (status.ok()) return true;
-  if (status.code() == StatusCode::kUnavailable) return WithFile(status, path);
-  if (args.force) return false;
-  return WithFile(
-      AlreadyExists("the output exists already, and " + Message(status) + "; use -f to replace it"),
-      path);
+  if (!Exists(path)) return ShardState::kAbsent;  // a dangling link, too
+  StatusOr<ShardState> state = CheckIsShard(path, stamp);
+  if (state.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
+    state = InvalidData("it is older than its inputs");
+  if (state.ok()) return state;
+  if (state.status().code() == StatusCode::kUnavailable) return WithFile(state.status(), path);
+  if (force) return ShardState::kUnvouched;
+  return WithFile(AlreadyExists("the output exists already, and " + Message(state.status()) +
+                                "; use -f to replace it"),
+                  path);
 }
 
 }  // namespace zt::cli::internal

@@ -113,18 +113,18 @@ struct ShardRun {
     const Plan shard = PlanOfShard(plan, cut, number);
     const ShardStamp stamp{cut.digest, number, cut.shards.size()};
     const std::string path = PathOf(number);
-    ZT_ASSIGN_OR_RETURN(bool there, IsThere(path, stamp, FileDigestOf(options), args, inputs));
-    if (!there) {
-      const Status status = Convert(number, path, shard, bar);
+    ZT_ASSIGN_OR_RETURN(ShardState state, FindShard(path, stamp, args.force, inputs));
+    if (state != ShardState::kWhole) {
+      const bool replace = args.force || state == ShardState::kUnvouched;
+      const Status status = Convert(number, path, shard, replace, bar);
       if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
       // Another task with the same shard may have finished it first.
       if (!status.ok()) {
-        ZT_ASSIGN_OR_RETURN(there, IsThere(path, stamp, FileDigestOf(options), args, inputs));
-        // The file has been removed again.
-        if (!there) return status;
+        ZT_ASSIGN_OR_RETURN(state, FindShard(path, stamp, args.force, inputs));
+        if (state != ShardState::kWhole) return status;  // the file has been removed again
       }
     }
-    if (there) ZT_RETURN_IF_ERROR(Keep(number, path, shard));
+    if (state == ShardState::kWhole) ZT_RETURN_IF_ERROR(Keep(number, path, shard));
     bytes += shard.input_bytes(source);
     tensors += TensorsIn(shard);
     return OkStatus();
@@ -140,10 +140,10 @@ struct ShardRun {
     return OkStatus();
   }
 
-  Status Convert(std::uint64_t number, const std::string& path, const Plan& shard,
+  Status Convert(std::uint64_t number, const std::string& path, const Plan& shard, bool replace,
                  ProgressBar& bar) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> file,
-                        OpenSink(path, {.overwrite = args.force, .sync = !args.no_sync}));
+                        OpenSink(path, {.overwrite = replace, .sync = !args.no_sync}));
     std::string digest;
     std::optional<Publication> publishing;
     WriterOptions own = options;
