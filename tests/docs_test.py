@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 
@@ -48,6 +49,16 @@ class Pages(unittest.TestCase):
     def holds(program, lines):
         return any(textwrap.dedent("\n".join(program[at:at + len(lines)])).splitlines() == lines
                    for at in range(len(program) - len(lines) + 1))
+
+    def test_the_transcript_of_readme_is_what_the_program_says(self):
+        said = re.search(r"^```console\n(.*?)^```$", (ROOT / "README.md").read_text(), re.M | re.S)[1]
+        with tempfile.TemporaryDirectory() as folder:
+            os.symlink(ROOT / "tests", pathlib.Path(folder) / "tests")
+            bash = "ztstream() { \"$ZTSTREAM\" \"$@\"; }\n" + "".join(
+                f"echo '$ {command}'\n{command}\n" for command in re.findall(r"^\$ (.*)$", said, re.M))
+            done = subprocess.run(["bash", "-ec", bash], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                                  env={**os.environ, "ZTSTREAM": os.path.abspath(PROGRAM)}, timeout=60)
+        self.assertEqual(*(re.sub(r"\d+\.\d+", "N", text) for text in (done.stdout, said)))
 
     @unittest.skipIf(importlib.util.find_spec("yaml") is None, "PyYAML is not installed")
     def test_blocks_of_yaml_are_whole(self):

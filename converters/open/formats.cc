@@ -86,7 +86,7 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
                                                      : std::nullopt));
   if (warns) {
     layout.warnings.emplace_back(
-        "its metadata get \"format\": \"pt\", without which Hugging Face's libraries refuse it");
+        "added \"format\": \"pt\" to its metadata; Hugging Face refuses files without it");
   }
   if (!as_json.empty()) {
     layout.warnings.push_back("safetensors' metadata is text: " + Listed(as_json) +

@@ -95,7 +95,7 @@ class Safetensors(support.EndToEnd):
                 source = self.safetensors("in.safetensors", tensors, metadata)
                 process = self.run_program("extract", "-f", source, "-o", self.path("out.safetensors"))
                 self.assertEqual(process.returncode, DONE, process.stderr)
-                self.assertEqual(b"warning: its metadata get \"format\": \"pt\", without which" in process.stderr, metadata is not None and metadata != want)
+                self.assertEqual(b"warning: added \"format\": \"pt\" to its metadata; Hugging Face refuses files without it" in process.stderr, metadata is not None and metadata != want)
                 self.assertEqual(read_safetensors(self.path("out.safetensors"))[0], want)
                 # A folder comes back byte for byte.
                 self.path("m").mkdir(exist_ok=True)
