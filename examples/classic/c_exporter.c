@@ -1,4 +1,4 @@
-/* Writes a tensor and one that comes row by row, and reads the first where it lies: C, any compiler. */
+/* Writes a tensor, one that comes row by row and a sparse one, reads and verifies: C, any compiler. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,6 +25,18 @@ static zts_status WriteRows(zts_writer* writer, uint64_t rows) {
   return status == ZTS_OK ? zts_writer_end(writer) : status;
 }
 
+/* A sparse matrix: three arrays, which must stay until the writer has finished. */
+static zts_status WriteSparse(zts_writer* writer) {
+  static const float values[3] = {1, 2, 3};
+  static const uint64_t columns[3] = {0, 2, 1}, rows[3] = {0, 2, 3}, shape[2] = {2, 3};
+  const zts_part parts[3] = {{"values", "f32", values, sizeof values},
+                             {"indices", "u64", columns, sizeof columns},
+                             {"indptr", "u64", rows, sizeof rows}};
+  const zts_declaration graph = {
+      sizeof graph, "graph", ZTS_TERMINATED, "sparse_csr", shape, 2, NULL, parts, 3, sizeof parts[0]};
+  return zts_writer_add_object(writer, &graph);
+}
+
 static zts_status Write(const char* path) {
   static const float values[6] = {0, 1, 2, 3, 4, 5};
   const uint64_t shape[2] = {2, 3};
@@ -36,9 +48,15 @@ static zts_status Write(const char* path) {
   if (status != ZTS_OK) return status;
   status = zts_writer_add(writer, "weight", ZTS_TERMINATED, "f32", shape, 2, values, sizeof values);
   if (status == ZTS_OK) status = WriteRows(writer, 5);
+  if (status == ZTS_OK) status = WriteSparse(writer);
   if (status == ZTS_OK) status = zts_writer_finish(writer);
   zts_writer_free(writer);
   return status;
+}
+
+static void Complain(const char* object, size_t bytes, const char* component, const char* message,
+                     void* stream) {
+  fprintf(stream, "%.*s %s: %s\n", (int)bytes, object, component, message);
 }
 
 static zts_status Print(const char* path) {
@@ -55,6 +73,8 @@ static zts_status Print(const char* path) {
     memcpy(&value, (const char*)data + at, sizeof value);
     printf("%g\n", value);
   }
+  if (status == ZTS_OK)
+    status = zts_reader_verify(reader, ZTS_FILE, Complain, stderr, NULL, 0, NULL);
   zts_reader_free(reader);
   return status;
 }
