@@ -3,8 +3,8 @@
 
   scripts/plain.py [--long] [PAGE...]    README.md, CONTRIBUTING.md, docs/*.md and the man page, unless pages are named
 
-words: all but code. tables: those of them that stand in tables. long: sentences of prose of more than 25 words; --long
-prints them. lines: of more than 120 columns, but rows of tables and single links.
+words: all but code. tables: those of them that stand in tables. long: sentences of prose of more than 25 words; cells:
+those in cells of tables; --long prints both. lines: of more than 120 columns, but rows of tables and single links.
 """
 import pathlib
 import re
@@ -44,14 +44,15 @@ def sentences(prose):
 def main(arguments):
     pages = [pathlib.Path(name) for name in arguments if name != "--long"] or [
         ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "docs/man/ztstream.1.in"]
-    print(f"{'page':24}{'words':>7}{'tables':>8}{'long':>6}{'lines':>7}")
+    print(f"{'page':24}{'words':>7}{'tables':>8}{'long':>6}{'cells':>7}{'lines':>7}")
     for page in pages:
         text = page.read_text()
         prose, rows = split(of_roff(text) if page.suffix == ".in" else text)
         long = [sentence for sentence in sentences(prose) if len(words(sentence)) > MOST]
+        cells = [sentence for sentence in sentences(re.split(r"\s*(?<!\\)\|\s*", rows)) if len(words(sentence)) > MOST]
         lines = [line for line in text.splitlines() if len(line) > COLUMNS and not line.startswith("|")]
-        print(f"{page.name:24}{len(words(' '.join(prose) + ' ' + rows)):7}{len(words(rows)):8}{len(long):6}{len(lines):7}")
-        for sentence in long if "--long" in arguments else []:
+        print(f"{page.name:24}{len(words(' '.join(prose) + ' ' + rows)):7}{len(words(rows)):8}{len(long):6}{len(cells):7}{len(lines):7}")
+        for sentence in long + cells if "--long" in arguments else []:
             print(f"    {len(words(sentence))}: {sentence}")
 
 
