@@ -6,6 +6,7 @@ export module zt.capi;
 import zt.std;
 import zt;
 import zt.open;
+import zt.remote;
 
 export namespace zt::capi {
 
@@ -92,14 +93,24 @@ class Input {
   mutable std::set<std::string, std::less<>> texts_;
 };
 
-// Opens any input of the program, URLs too. Errors name the file.
-StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths,
-                                           const SourceOptions& options);
+// What the options of a reader or writer, which are structs of the caller, say of servers.
+template <typename Options>
+RemoteOptions RemoteOf(const Options& options) {
+  const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
+  RemoteOptions remote;
+  remote.no_sign_request = options.no_sign_request != 0;
+  remote.profile = text(options.profile);
+  remote.region = text(options.region);
+  remote.endpoint_url = text(options.endpoint_url);
+  return remote;
+}
+
+// Opens any input of the program, URLs too, by a store of its own: each input asks the servers
+// anew. Errors name the file.
+StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, SourceOptions options,
+                                           RemoteOptions remote);
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
                                            const SourceOptions& options);
-
-// Allows URLs as paths of inputs and outputs. Thread-safe; only the first call does anything.
-void UseUrls();
 
 // A range of a component, and the buffer for its bytes.
 struct Range {

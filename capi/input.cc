@@ -311,8 +311,8 @@ StatusOr<bool> IsZt(ByteSource& bytes) {
 bool MayBeZt(const std::string& format) { return format.empty() || format == "zt"; }
 
 // True for a path that may be a single file. OpenInputs has the errors for all other paths.
-bool IsOneFile(const std::string& path) {
-  return IsUrl(path) ? !IsFolder(path) : IsRegularFile(path);
+bool IsOneFile(const std::string& path, Store& store) {
+  return IsUrl(path) ? !store.IsFolder(path) : store.IsFile(path);
 }
 
 StatusOr<std::unique_ptr<Input>> OpenZtInput(std::shared_ptr<ByteSource> bytes,
@@ -321,50 +321,7 @@ StatusOr<std::unique_ptr<Input>> OpenZtInput(std::shared_ptr<ByteSource> bytes,
   return std::make_unique<ZtInput>(std::move(reader), name, std::move(bytes), find);
 }
 
-// Hides the queries of URLs among the paths while these are opened. At the end it drops the files
-// that were opened, so that the next call asks the server again. URLs with queries are opened one
-// at a time, because URLs that differ only in the query share a name.
-class OpenedUrls {
- public:
-  explicit OpenedUrls(std::vector<std::string>& paths) {
-    any_ = std::ranges::any_of(paths, [](const std::string& path) { return IsUrl(path); });
-    if (!any_) return;
-    UseUrls();
-    static std::mutex queries;
-    for (std::string& path : paths) {
-      if (!alone_.owns_lock() && IsUrl(path) && path.find('?') != path.npos) {
-        alone_ = std::unique_lock(queries);
-      }
-      auto shown = HideQuery(path, true);
-      if (!shown.ok()) {
-        status_ = shown.status();
-        return;
-      }
-      path = *std::move(shown);
-    }
-  }
-  ~OpenedUrls() {
-    if (any_) ForgetRemoteFiles();
-  }
-  OpenedUrls(const OpenedUrls&) = delete;
-  OpenedUrls& operator=(const OpenedUrls&) = delete;
-  const Status& status() const { return status_; }
-
- private:
-  bool any_ = false;
-  std::unique_lock<std::mutex> alone_;
-  Status status_;
-};
-
 }  // namespace
-
-void UseUrls() {
-  static const bool used = [] {
-    UseRemoteFiles();
-    return true;
-  }();
-  (void)used;
-}
 
 std::string_view Input::Keep(std::string_view text) const {
   const std::lock_guard lock(mutex_);
@@ -372,13 +329,17 @@ std::string_view Input::Keep(std::string_view text) const {
   return held != texts_.end() ? *held : *texts_.emplace(text).first;
 }
 
-StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths,
-                                           const SourceOptions& options) {
-  const OpenedUrls urls(paths);
-  ZT_RETURN_IF_ERROR(urls.status());
+StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, SourceOptions options,
+                                           RemoteOptions remote) {
+  if (std::ranges::any_of(paths, IsUrl)) {
+    for (std::string& path : paths) {
+      ZT_ASSIGN_OR_RETURN(path, HideQuery(path, remote.queries));
+    }
+    options.store = MakeRemoteStore(std::move(remote));
+  }
   const std::string& path = paths.front();
-  if (paths.size() == 1 && MayBeZt(options.format) && IsOneFile(path)) {
-    ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(OpenFile(path), path));
+  if (paths.size() == 1 && MayBeZt(options.format) && IsOneFile(path, *options.store)) {
+    ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(options.store->Open(path), path));
     ZT_ASSIGN_OR_RETURN(const bool zt, WithFile(IsZt(*bytes), path));
     if (zt) return OpenZtInput(std::move(bytes), path, ShardsBeside(path, options));
   }

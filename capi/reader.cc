@@ -22,6 +22,7 @@
 import zt;
 import zt.capi;
 import zt.open;
+import zt.remote;
 import zt.text;
 
 using zt::capi::Guard;
@@ -125,13 +126,17 @@ zts_component DescribeComponent(const zts_reader* reader, std::size_t object,
           .mappable = view.mappable ? 1 : 0};
 }
 
-zt::StatusOr<zt::SourceOptions> Options(const zts_reader_options* given) {
+struct OpenOptions : zt::SourceOptions {
+  zt::RemoteOptions remote = {};
+};
+
+zt::StatusOr<OpenOptions> Options(const zts_reader_options* given) {
   zts_reader_options chosen;
   zts_reader_options_init(&chosen, sizeof chosen);
   if (!zt::capi::Take(given, chosen)) {
     return zt::InvalidArgument("the options were not filled by zts_reader_options_init");
   }
-  zt::SourceOptions args;
+  OpenOptions args;
   if (chosen.format != nullptr) args.format = chosen.format;
   if (!args.format.empty() && zt::FindFormat(args.format) == nullptr) {
     return zt::InvalidArgument("no such format: " + zt::Quote(args.format));
@@ -146,6 +151,7 @@ zt::StatusOr<zt::SourceOptions> Options(const zts_reader_options* given) {
   args.follow_links = chosen.follow_links != 0;
   args.keep_sparse = chosen.keep_sparse != 0;
   args.memory_limit = chosen.memory_bytes;
+  args.remote = zt::capi::RemoteOf(chosen);
   return args;
 }
 
@@ -281,11 +287,11 @@ zts_status zts_reader_open_all(const char* const* paths, std::size_t count,
     if (paths[i] == nullptr) return Null("path");
   }
   bool urls = false;
-  const zts_status status = OpenBy("", options, out, [&](const zt::SourceOptions& args) {
+  const zts_status status = OpenBy("", options, out, [&](const OpenOptions& args) {
     std::vector<std::string> all;
     for (std::size_t i = 0; i < count; ++i) all.push_back(AsPath(paths[i]));
     urls = std::ranges::any_of(all, [](const std::string& path) { return zt::IsUrl(path); });
-    return zt::capi::OpenPaths(std::move(all), args);
+    return zt::capi::OpenPaths(std::move(all), args, args.remote);
   });
   if (status == ZTS_OK && urls) (*out)->process = ::getpid();
   return status;
@@ -300,7 +306,7 @@ zts_status zts_reader_open_memory(const void* data, std::uint64_t bytes, const c
     *out = nullptr;
     if (data == nullptr && bytes != 0) return Null("data");
     const char* const called = name == nullptr ? "memory" : name;
-    return OpenBy(called, options, out, [&](const zt::SourceOptions& args) {
+    return OpenBy(called, options, out, [&](const OpenOptions& args) {
       const std::span all(static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes));
       return zt::capi::OpenBytes(zt::capi::Keeping(zt::MemoryBytes(all, called), kept), args);
     });
@@ -313,7 +319,7 @@ zts_status zts_reader_open_fd(int fd, const char* name, const zts_reader_options
   *out = nullptr;
   const std::string called = name == nullptr ? "descriptor" : name;
   return OpenBy(called, options, out,
-                [&](const zt::SourceOptions& args) -> zt::StatusOr<std::unique_ptr<Input>> {
+                [&](const OpenOptions& args) -> zt::StatusOr<std::unique_ptr<Input>> {
                   auto bytes = zt::OpenDescriptor(fd, called);
                   if (!bytes.ok()) return bytes.status();
                   return zt::capi::OpenBytes(*std::move(bytes), args);
@@ -333,7 +339,7 @@ zts_status zts_reader_open_source(const zts_source* given, const zts_reader_opti
     if (out == nullptr) return Null("reader");
     if (source.read_at == nullptr) return Null("read_at");
     const std::string called = source.name == nullptr ? "source" : source.name;
-    return OpenBy(called, options, out, [&](const zt::SourceOptions& args) {
+    return OpenBy(called, options, out, [&](const OpenOptions& args) {
       auto bytes = zt::capi::CalledBytes(
           called, source.bytes,
           [read = source.read_at, user = source.user](std::uint64_t at, std::span<std::byte> to) {

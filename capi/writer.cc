@@ -24,6 +24,7 @@
 import zt;
 import zt.capi;
 import zt.open;
+import zt.remote;
 
 using zt::capi::Guard;
 using zt::capi::Null;
@@ -268,8 +269,9 @@ zts_status zts_writer_open(const char* path, const zts_writer_options* options, 
   *out = nullptr;
   if (path == nullptr) return Null("path");
   return OpenBy(path, options, out, [&](const zts_writer_options& chosen) {
-    if (zt::IsUrl(path)) zt::capi::UseUrls();
-    return zt::CreateFileSink(path, {.overwrite = chosen.overwrite != 0, .sync = chosen.sync != 0});
+    const auto store =
+        zt::IsUrl(path) ? zt::MakeRemoteStore(zt::capi::RemoteOf(chosen)) : zt::LocalStore();
+    return store->Create(path, {.overwrite = chosen.overwrite != 0, .sync = chosen.sync != 0});
   });
 }
 

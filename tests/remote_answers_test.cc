@@ -222,32 +222,36 @@ TEST(Names, WhichAreUrls) {
     EXPECT_FALSE(IsUrl(path)) << path;
 }
 
-// Without UseRemoteFiles, and then with it, of names that no server is asked for.
+// Names that no server is asked for, by the store of this machine and then by that of servers.
 TEST(Names, WhoTakesUrls) {
-  EXPECT_EQ(OpenFile("https://h/x").status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(CreateFileSink("s3://b/x", {}).status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(ListFolder("s3://b/").status().code(), StatusCode::kUnimplemented);
-  EXPECT_FALSE(IsFolder("s3://b/"));
-  EXPECT_FALSE(Exists("s3://b/x"));
-  UseRemoteFiles();
-  EXPECT_EQ(OpenFile("ftp://h/x").status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(OpenFile("https://h").status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(OpenFile("https://name:secret@h/x").status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(OpenFile("s3://").status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(CreateFileSink("https://h/x", {}).status().code(), StatusCode::kUnimplemented);
-  EXPECT_EQ(CreateFileSink("s3://b/", {}).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(IsFolder("s3://b/"));
-  EXPECT_FALSE(IsFolder("https://h/x"));
+  const std::shared_ptr<Store>& local = LocalStore();
+  EXPECT_EQ(local->Open("https://h/x").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(local->Create("s3://b/x", {}).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(local->List("s3://b/").status().code(), StatusCode::kUnimplemented);
+  EXPECT_FALSE(local->IsFolder("s3://b/"));
+  EXPECT_FALSE(local->Exists("s3://b/x"));
+  const std::shared_ptr<Store> store = MakeRemoteStore();
+  EXPECT_EQ(store->Open("ftp://h/x").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(store->Open("https://h").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Open("https://name:secret@h/x").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Open("s3://").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Create("https://h/x", {}).status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(store->Create("s3://b/", {}).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(store->IsFolder("s3://b/"));
+  EXPECT_FALSE(store->IsFolder("https://h/x"));
+  EXPECT_TRUE(store->IsFolder(ZT_TEST_DATA));
 }
 
 TEST(Names, HiddenQueries) {
-  EXPECT_EQ(*HideQuery("plain/path?x"), "plain/path?x");
-  EXPECT_EQ(*HideQuery("https://H/a?x=1"), "https://h/a");
-  EXPECT_EQ(*HideQuery("https://h/a?x=1"), "https://h/a");
-  EXPECT_EQ(*HideQuery("HTTPS://h/a?x=1"), "https://h/a");
-  EXPECT_EQ(*HideQuery("HTTPS"), "HTTPS");
-  EXPECT_EQ(HideQuery("https://h/a?x=2").status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(*HideQuery("s3://b/a?x=1"), "s3://b/a?x=1");
+  std::map<std::string, std::string> queries;
+  EXPECT_EQ(*HideQuery("plain/path?x", queries), "plain/path?x");
+  EXPECT_EQ(*HideQuery("https://H/a?x=1", queries), "https://h/a");
+  EXPECT_EQ(*HideQuery("https://h/a?x=1", queries), "https://h/a");
+  EXPECT_EQ(*HideQuery("HTTPS://h/a?x=1", queries), "https://h/a");
+  EXPECT_EQ(*HideQuery("HTTPS", queries), "HTTPS");
+  EXPECT_EQ(HideQuery("https://h/a?x=2", queries).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(*HideQuery("s3://b/a?x=1", queries), "s3://b/a?x=1");
+  EXPECT_THAT(queries, ElementsAre(Pair("https://h/a", "x=1")));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ struct Common {
   std::string progress = "auto";
   unsigned threads = 0;
   std::uint64_t memory = 0;  // see MemoryFor
+  std::shared_ptr<Store> store = LocalStore();
 };
 
 // The value of --zstd.
@@ -56,7 +57,9 @@ struct Args : Common {
   std::vector<std::string> files;  // the words of --files
   std::optional<ElementType> void_type;
   bool no_sign_request = false;
-  std::uint64_t part_bytes = 0;  // of each part of an upload; 0: chosen by size
+  std::string profile, region, endpoint_url;
+  std::uint64_t part_bytes = 0;                // of each part of an upload; 0: chosen by size
+  std::map<std::string, std::string> queries;  // of the URLs among the paths, for the store
 
   bool missing = false;              // join
   std::string sort;                  // inspect: "name", "size", "offset"; empty: file order

@@ -216,8 +216,8 @@ struct StoreValue {
  private:
   std::string Quoted() const { return "'" + Shown(text) + "'"; }
   // Stores a path. The query of a URL is kept apart, and sent.
-  static std::string HideInto(const std::string& word, std::string& path) {
-    auto shown = HideQuery(word);
+  std::string HideInto(const std::string& word, std::string& path) const {
+    auto shown = HideQuery(word, args.queries);
     if (!shown.ok()) return Message(shown.status());
     path = *std::move(shown);
     return "";
@@ -502,6 +502,7 @@ Status Parse(std::vector<std::string> words, Args& args) {
 
 SourceOptions Args::source_options() const {
   SourceOptions options;
+  options.store = store;
   options.follow_links = follow_links;
   if (memory != 0) options.memory_limit = memory;
   options.void_type = void_type;
@@ -518,14 +519,18 @@ using namespace internal;
 
 namespace {
 
-// Lets every command take URLs as paths.
-void UseUrls(const Args& args) {
+// The files of this run, by path or URL.
+std::shared_ptr<Store> StoreOf(const Args& args) {
   RemoteOptions options;
   options.no_sign_request = args.no_sign_request;
   options.part_bytes = args.part_bytes;
+  options.profile = args.profile;
+  options.region = args.region;
+  options.endpoint_url = args.endpoint_url;
   if (args.memory != 0) options.read_ahead = args.memory;
   if (!args.quiet) options.warn = [](const std::string& line) { Warn(line); };
-  UseRemoteFiles(options);
+  options.queries = args.queries;
+  return MakeRemoteStore(std::move(options));
 }
 
 }  // namespace
@@ -533,10 +538,10 @@ void UseUrls(const Args& args) {
 int Run(std::vector<std::string> words) {
   Args args;
   if (const Status parsed = Parse(std::move(words), args); !parsed.ok()) return Fail(args, parsed);
+  args.store = StoreOf(args);
   SetCommon(args);
   if (args.version) return Done(args, Print(VersionText() + "\n"));
   const Command* const command = FindCommand(args.command);
-  UseUrls(args);
   if (!args.help) return command->run(args);
   return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
 }

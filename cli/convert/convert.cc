@@ -281,7 +281,7 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
 // Refuses an output that is a folder, or has the suffix of another format, before the work is done.
 Status CheckOutputName(const Args& args) {
   const std::string& output = args.output;
-  if (output.ends_with('/') || (!IsUrl(output) && IsFolder(output))) {
+  if (output.ends_with('/') || (!IsUrl(output) && TheStore().IsFolder(output))) {
     return WithFile(InvalidArgument("the output is a folder; name a file in it, such as " +
                                     (std::filesystem::path(output) / "model.zt").string()),
                     output);

@@ -29,7 +29,7 @@ struct Target {
 
 StatusOr<Target> TargetOf(const Args& args) {
   const std::string& output = args.output;
-  if (output != "-" && (output.ends_with('/') || (!IsUrl(output) && IsFolder(output)))) {
+  if (output != "-" && (output.ends_with('/') || (!IsUrl(output) && TheStore().IsFolder(output)))) {
     if (IsUrl(output))
       return InvalidArgument(output + " is a folder; name one file to write there");
     if (args.to.empty() || args.to == "npy") return Target{FindFormat("npy"), true};
@@ -373,7 +373,7 @@ Status Extract(const Args& args) {
   if (file) return ExtractFile(args, *source, *file);
   ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
   std::optional<FilesRead> read;  // before rules leave out some
-  if (target.folder && args.force && IsFolder(args.output) && !TakesWhole(args))
+  if (target.folder && args.force && TheStore().IsFolder(args.output) && !TakesWhole(args))
     read.emplace(args, source.get(), ShardsOfRoots(args));
   const ChangedSource* changed = nullptr;
   if (HasRules(args)) {

@@ -178,7 +178,7 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& p
 
 // Shards as their index makes them one; opening the source has compared it with them both ways.
 StatusOr<Listing> ListIndex(const std::string& path, const TensorSource& source) {
-  ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
+  ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path, TheStore()));
   std::map<std::string, ShardIndex::File> shards = index.files;
   for (const auto& [tensor, shard] : index.weight_map) shards.try_emplace(shard);
   Listing listing;
@@ -235,13 +235,14 @@ Listing ListSource(const TensorSource& source) {
 StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) {
   std::string path = args.file();
   if (args.file() != "-" && (args.from.empty() || args.from == "zt")) {
-    if (IsFolder(path)) {
+    if (TheStore().IsFolder(path)) {
       ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args.source_options()), path));
       if (found) path = *found;
     }
-    const auto bytes = OpenFile(path);
+    const auto bytes = TheStore().Open(path);
     // A server that refuses is not asked again.
-    if (!bytes.ok() && IsUrl(path) && !IsFolder(path)) return WithFile(bytes.status(), path);
+    if (!bytes.ok() && IsUrl(path) && !TheStore().IsFolder(path))
+      return WithFile(bytes.status(), path);
     if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       const bool zt = head.ok() && FindFormat("zt")->recognise(*head);
@@ -262,7 +263,8 @@ struct Operands {
 Operands Divide(const Args& args) {
   Operands operands;
   for (const std::string& each : args.inputs) {
-    const bool file = operands.files.empty() || each == "-" || IsUrl(each) || Exists(each);
+    const bool file =
+        operands.files.empty() || each == "-" || IsUrl(each) || TheStore().Exists(each);
     (file ? operands.files : operands.words).push_back(each);
   }
   return operands;

@@ -73,12 +73,12 @@ StatusOr<Input> Open(const Args& args) {
   Input input;
   std::string path = args.file();
   if (path != "-" && (args.from.empty() || args.from == "zt")) {
-    if (IsFolder(path)) {
+    if (TheStore().IsFolder(path)) {
       ZT_ASSIGN_OR_RETURN(const auto found, FindZtIn(path, args.source_options()));
       if (found) path = *found;
     }
-    auto bytes = OpenFile(path);
-    if (!bytes.ok() && IsUrl(path) && !IsFolder(path)) return bytes.status();
+    auto bytes = TheStore().Open(path);
+    if (!bytes.ok() && IsUrl(path) && !TheStore().IsFolder(path)) return bytes.status();
     if (bytes.ok() && !IsIndexPath(path)) {
       const auto head = Peek(**bytes, kHeadBytes);
       if (head.ok() && FindFormat("zt")->recognise(*head)) {

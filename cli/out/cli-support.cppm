@@ -38,6 +38,8 @@ Status CheckIsZt(const std::string& path);
 // Creates the file at `output`, or returns standard output for "-", which must not be a terminal.
 // Errors name it.
 StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output, const FileSinkOptions& options);
+// The files of this run.
+Store& TheStore();
 // Writes `text` to the file at `path`, or to standard output for "-"; `options` say whether it may
 // replace another file. Errors name it.
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options);

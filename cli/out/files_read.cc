@@ -17,8 +17,8 @@ namespace zt::cli::internal {
 namespace fs = std::filesystem;
 
 Status CheckIsZt(const std::string& path) {
-  if (!IsUrl(path) && !IsRegularFile(path)) return OkStatus();  // a pipe opens once
-  const auto bytes = OpenFile(path);
+  if (!IsUrl(path) && !TheStore().IsFile(path)) return OkStatus();  // a pipe opens once
+  const auto bytes = TheStore().Open(path);
   if (!bytes.ok()) return bytes.status();
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(**bytes, kHeadBytes));
   if (head.size() >= 8 && LooksLikeZt(head)) return OkStatus();
@@ -38,7 +38,7 @@ std::vector<std::string> ShardsOfRoots(const Args& args) {
   std::vector<std::string> shards;
   for (const std::string& input : args.inputs) {
     const auto root = FileOfInput(input, args.source_options());
-    if (!root.ok() || !IsRegularFile(*root)) continue;
+    if (!root.ok() || !TheStore().IsFile(*root)) continue;
     const auto opened = OpenReader(*root, args.source_options());
     if (!opened.ok()) continue;
     const ShardFinder find = ShardsBeside(*root, args.source_options());
@@ -101,7 +101,7 @@ bool TakesWhole(const Args& args) {
 
 bool MayReplace(const Args& args) {
   const std::string& output = args.output;
-  return args.force && output != "-" && (IsUrl(output) || IsRegularFile(output));
+  return args.force && output != "-" && (IsUrl(output) || TheStore().IsFile(output));
 }
 
 Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {

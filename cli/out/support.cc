@@ -157,6 +157,8 @@ void SetCommon(const Common& common) {
   CommonOptions() = common;
 }
 
+Store& TheStore() { return *CommonOptions().store; }
+
 StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
                                          const FileSinkOptions& options) {
   if (output == "-") {
@@ -165,7 +167,7 @@ StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
     }
     return DescriptorSink(STDOUT_FILENO, "standard output");
   }
-  auto sink = CreateFileSink(output, options);
+  auto sink = TheStore().Create(output, options);
   if (IsUrl(output) && sink.status().code() == StatusCode::kAlreadyExists)
     return WithFact(sink.status(), std::string(sink.status().message()) + "; use -f to replace it");
   return sink;
@@ -179,7 +181,7 @@ Status WriteText(const std::string& path, std::string_view text, const FileSinkO
 }
 
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
-  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
+  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path, TheStore()));
   return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
 }
 

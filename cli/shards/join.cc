@@ -33,7 +33,7 @@ StatusOr<ShardFile> ReadShard(const std::string& path) {
   shard.path = path;
   shard.name = fs::path(path).filename().string();
   if (!IsUtf8(shard.name)) return InvalidArgument("its name is not UTF-8, so no index can hold it");
-  if (IsFolder(path)) {
+  if (TheStore().IsFolder(path)) {
     return InvalidArgument("it is a folder; name the shards in it: " +
                            (fs::path(path) / "*-of-*.zt").string());
   }
@@ -170,7 +170,7 @@ StatusOr<std::string> RootText(std::map<std::uint64_t, ShardFile>& shards,
 
 // True if the file holds exactly `text`.
 StatusOr<bool> Holds(const std::string& path, std::string_view text) {
-  ZT_ASSIGN_OR_RETURN(const auto bytes, OpenFile(path));
+  ZT_ASSIGN_OR_RETURN(const auto bytes, TheStore().Open(path));
   if (bytes->size() != text.size()) return false;
   std::string held(text.size(), '\0');
   ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(held))));
@@ -179,7 +179,7 @@ StatusOr<bool> Holds(const std::string& path, std::string_view text) {
 
 // Writes the index, unless it exists with the same content.
 Status WriteIndex(const std::string& path, std::string_view text, const FileSinkOptions& options) {
-  if (Exists(path)) {
+  if (TheStore().Exists(path)) {
     ZT_ASSIGN_OR_RETURN(const bool same, WithFile(Holds(path, text), path));
     if (same) return OkStatus();
     if (!options.overwrite) {
@@ -224,7 +224,7 @@ std::string IndexPath(const std::string& output, SpecVersion version) {
 
 std::string PlanOfIndex(const std::string& path, SpecVersion version) {
   if (!Traits(version).shard_table) {
-    const auto index = ReadShardIndex(path);
+    const auto index = ReadShardIndex(path, TheStore());
     return index.ok() ? index->plan : "";
   }
   const auto root = OpenReader(path);

@@ -79,7 +79,7 @@ void RemoveDigestFiles(const std::string& path) {
 namespace {
 
 StatusOr<std::string> DigestIn(const std::string& file, DigestKind kind) {
-  ZT_ASSIGN_OR_RETURN(const auto bytes, OpenFile(file));
+  ZT_ASSIGN_OR_RETURN(const auto bytes, TheStore().Open(file));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(*bytes, "a file of a digest"));
   std::string text(std::min(size, kMaxDigestFile), '\0');
   ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
@@ -95,13 +95,13 @@ StatusOr<std::string> DigestIn(const std::string& file, DigestKind kind) {
 StatusOr<std::string> ReadDigestFile(const std::string& path) {
   for (const DigestKind kind : kFileDigests) {
     const std::string file = DigestPath(path, kind);
-    if (Exists(file)) return WithFile(DigestIn(file, kind), file);
+    if (TheStore().Exists(file)) return WithFile(DigestIn(file, kind), file);
   }
   return std::string();
 }
 
 StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
-  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path));
+  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, TheStore().Open(path));
   const std::unique_ptr<Hasher> hasher = MakeHasher(kind);
   const auto update = [&](std::uint64_t, std::span<const std::byte> piece) {
     hasher->Update(piece);
@@ -125,7 +125,7 @@ Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cu
   const fs::path first(ShardPath(args.output, 1, count));
   const auto ours = ParseShardName(first.filename().string(), ".zt");
   const fs::path folder = first.has_parent_path() ? first.parent_path() : ".";
-  const auto listed = ListFolder(folder.string());
+  const auto listed = TheStore().List(folder.string());
   for (const std::string& name : listed.ok() ? *listed : std::vector<std::string>()) {
     if (!ours) break;
     const auto other = ParseShardName(name, ".zt");
@@ -141,7 +141,7 @@ Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cu
 StatusOr<ShardState> FindShard(const std::string& path, const ShardStamp& stamp, bool force,
                                std::optional<fs::file_time_type> inputs) {
   std::error_code error;
-  if (!Exists(path)) return ShardState::kAbsent;  // a dangling link, too
+  if (!TheStore().Exists(path)) return ShardState::kAbsent;  // a dangling link, too
   StatusOr<ShardState> state = CheckIsShard(path, stamp);
   if (state.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
     state = InvalidData("it is older than its inputs");

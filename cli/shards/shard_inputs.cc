@@ -31,7 +31,7 @@ struct Sample {
 // Appends the offsets at which to sample a file, ascending.
 void AddSamples(const std::string& path, std::vector<std::uint64_t> places,
                 std::vector<Sample>& samples) {
-  const std::optional<std::uint64_t> size = SizeOfFile(path);
+  const std::optional<std::uint64_t> size = TheStore().SizeOf(path);
   if (!size) return;
   const std::uint64_t bytes = *size;
   // Every sample of a remote file costs a request.
@@ -62,7 +62,7 @@ std::vector<InputFile> FindInputFiles(const TensorSource& source, const Plan& pl
     }
   }
   std::error_code none;
-  std::erase_if(files, [&](const InputFile& file) { return !Exists(file.path); });
+  std::erase_if(files, [&](const InputFile& file) { return !TheStore().Exists(file.path); });
   for (const std::string& shard : shards) files.push_back({shard, {}});
   return files;
 }
@@ -95,7 +95,7 @@ StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files) {
       return OkStatus();
     };
     if (sample.path != open) {
-      ZT_ASSIGN_OR_RETURN(bytes, WithFile(OpenFile(*sample.path), *sample.path));
+      ZT_ASSIGN_OR_RETURN(bytes, WithFile(TheStore().Open(*sample.path), *sample.path));
       open = sample.path;
       ZT_ASSIGN_OR_RETURN(size, WithFile(KnownSize(*bytes, "a file in shards"), *sample.path));
       ZT_RETURN_IF_ERROR(hash(size - std::min(size, kEndBytes), kEndBytes));

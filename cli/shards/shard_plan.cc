@@ -11,6 +11,7 @@ import zt.std;
 import :options;
 import :output;
 import :shards;
+import :support;
 import zt.convert.files;
 
 namespace zt::cli::internal {
@@ -184,7 +185,7 @@ class Inputs {
   }
   // The size of the file from which a component is computed.
   std::uint64_t SizeOf(ComponentId id) const {
-    return SizeOfFile(source_.file(id)).value_or(kUnknownSize);
+    return TheStore().SizeOf(source_.file(id)).value_or(kUnknownSize);
   }
 
   const TensorSource& source_;

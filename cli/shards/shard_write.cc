@@ -132,7 +132,7 @@ struct ShardRun {
 
   Status Keep(std::uint64_t number, const std::string& path, const Plan& shard) {
     ++kept;
-    const std::uint64_t size = SizeOfFile(path).value_or(0);
+    const std::uint64_t size = TheStore().SizeOf(path).value_or(0);
     ZT_ASSIGN_OR_RETURN(const std::string digest, ReadDigestFile(path));
     AddRow(number, shard, {{"bytes", size}, {"digest", digest}, {"kept", true}});
     bytes_out += size;
@@ -169,7 +169,7 @@ struct ShardRun {
 // Refuses an existing index of other shards before the work is done.
 Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
   const std::string path = IndexPath(args.output, version);
-  if (args.force || !Exists(path)) return OkStatus();
+  if (args.force || !TheStore().Exists(path)) return OkStatus();
   if (PlanOfIndex(path, version) == cut.digest) return OkStatus();
   return WithFile(
       AlreadyExists("the index exists already and belongs to other shards; use -f to replace it"),

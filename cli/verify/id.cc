@@ -21,7 +21,7 @@ struct Stored {
 
 // nullopt for other inputs.
 StatusOr<std::optional<Stored>> ReadManifest(const std::string& path) {
-  const auto file = OpenFile(path);
+  const auto file = TheStore().Open(path);
   if (!file.ok() || !(*file)->size())
     return std::nullopt;  // a folder, a pipe, or a file that is refused later
   const std::uint64_t size = *(*file)->size();

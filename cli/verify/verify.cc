@@ -253,7 +253,7 @@ class Verification {
   Status Index(const std::string& path) {
     // Opening compares the index with its shards both ways.
     ZT_RETURN_IF_ERROR(FindFormat("zt")->open_folder(path, {}, args_.source_options()).status());
-    ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
+    ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path, TheStore()));
     std::set<std::string> shards;
     for (const auto& [tensor, shard] : index.weight_map) shards.insert(shard);
     for (const auto& [shard, file] : index.files) {
@@ -304,7 +304,7 @@ class Verification {
 StatusOr<std::string> FileOf(const Args& args) {
   if (args.file() == "-") return WithFile(NotFromPipe("-", "a .zt file"), "standard input");
   std::string file = args.file();
-  if (IsFolder(file)) {
+  if (TheStore().IsFolder(file)) {
     SourceOptions options = args.source_options();
     options.format = "zt";
     ZT_ASSIGN_OR_RETURN(auto found, FindZtIn(file, options));
@@ -325,7 +325,7 @@ Status CheckAgainst(const Args& args) {
   for (const std::string& path : args.against) {
     std::error_code error;
     if (path == "-" || IsUrl(path) || std::filesystem::exists(path, error)) continue;
-    ZT_RETURN_IF_ERROR(WithFile(OpenFile(path).status(), path));
+    ZT_RETURN_IF_ERROR(WithFile(TheStore().Open(path).status(), path));
   }
   return OkStatus();
 }

@@ -29,11 +29,12 @@ struct QuantConfig {
 // folders are searched. Searched are config.json (its member quantization_config, formerly
 // compression_config), quantize_config.json and quant_config.json, in this order. kDataLoss if one
 // is malformed or two inputs disagree. Errors name the file.
-StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs);
+StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs, Store& store);
 
 // Groups the program's inputs by folder, in the order of each folder's first input: every folder is
 // a checkpoint with a configuration of its own.
-std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs);
+std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs,
+                                                    Store& store);
 
 // Returns `source` with each module of a GPTQ, AWQ (GEMM) or compressed-tensors (pack-quantized)
 // checkpoint as one object "quantized_group", named like the module. Its components are the

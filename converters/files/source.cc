@@ -55,7 +55,7 @@ class FilesSource final : public TensorSource {
       if (const auto found = read_.find(object); found != read_.end()) return found->second;
     }
     ZT_RETURN_IF_ERROR(CheckStaysInside(folder_, names_[object], options_));
-    ZT_ASSIGN_OR_RETURN(auto bytes, OpenFileForEachRead(paths_[object]));
+    ZT_ASSIGN_OR_RETURN(auto bytes, options_.store->OpenForEachRead(paths_[object]));
     const std::uint64_t size = bytes->size().value_or(0);
     if (size != objects_[object].shape[0]) {
       return InvalidData("the file has " + std::to_string(size) + " bytes, it had " +

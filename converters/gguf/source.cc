@@ -222,8 +222,8 @@ std::string Describe(const GgufHeader& header) {
   return "it is shard " + number + " of " + std::to_string(*header.split_count);
 }
 
-StatusOr<File> OpenFileHeader(const std::string& path) {
-  ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile(path));
+StatusOr<File> OpenFileHeader(const std::string& path, Store& store) {
+  ZT_ASSIGN_OR_RETURN(auto bytes, store.Open(path));
   ZT_ASSIGN_OR_RETURN(GgufHeader header, ReadHeader(*bytes));
   return File{std::move(bytes), std::move(header)};
 }
@@ -275,10 +275,10 @@ StatusOr<File> OpenPart(const std::string& path, const std::string& given,
   if (path != given)
     ZT_RETURN_IF_ERROR(CheckStaysInside(folder, part.filename().string(), options));
   std::error_code error;
-  if (IsUrl(path) ? !Exists(path)
+  if (IsUrl(path) ? !options.store->Exists(path)
                   : fs::symlink_status(part, error).type() == fs::file_type::not_found)
     return InvalidData("it is missing");
-  return OpenFileHeader(path);
+  return OpenFileHeader(path, *options.store);
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const ShardName& name, const std::string& given,
@@ -335,16 +335,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> byt
   return Single(File{std::move(bytes), std::move(header)}, options);
 }
 
-std::string GgufSetOf(const std::string& path) {
+std::string GgufSetOf(const std::string& path, Store& store) {
   const auto name = NameOf(path);
   if (!name) return "";
-  const auto file = OpenFileHeader(path);
+  const auto file = OpenFileHeader(path, store);
   if (!file.ok() || !IsShard(file->header) || IsWhole(file->header)) return "";
   return PathOf(*name, 1);
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path, InputOptions options) {
-  ZT_ASSIGN_OR_RETURN(File file, OpenFileHeader(path));
+  ZT_ASSIGN_OR_RETURN(File file, OpenFileHeader(path, *options.store));
   if (!IsShard(file.header) || IsWhole(file.header) || options.allow_single_shard) {
     return Single(std::move(file), options);
   }

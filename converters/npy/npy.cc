@@ -144,10 +144,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpy(std::shared_ptr<ByteSource> byte
 StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
                                                       const InputOptions& options) {
   std::vector<std::filesystem::path> arrays;
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, options.store->List(path));
   for (const std::string& name : names) {
     const std::filesystem::path file = std::filesystem::path(path) / name;
-    if (file.extension() != ".npy" || (!IsUrl(path) && IsFolder(file.string()))) continue;
+    if (file.extension() != ".npy" || (!IsUrl(path) && options.store->IsFolder(file.string())))
+      continue;
     arrays.push_back(file);
   }
   if (arrays.empty()) return InvalidData("there is no .npy file in it");
@@ -158,7 +159,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
     const std::string name = file.stem().string();
     const std::string leaf = file.filename().string();
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, leaf, options), leaf));
-    const auto bytes = OpenFileForEachRead(file.string());
+    const auto bytes = options.store->OpenForEachRead(file.string());
     if (!bytes.ok()) return Annotate(WithTensor(bytes.status(), name), leaf);
     ZT_RETURN_IF_ERROR(
         Annotate(WithTensor(source->AddFileOfFolder(name, *bytes, options), name), leaf));

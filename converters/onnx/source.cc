@@ -89,12 +89,13 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
   const bool remote = IsUrl(folder);
   const std::filesystem::file_type type =
       remote ? std::filesystem::file_type::regular : std::filesystem::status(path, error).type();
-  if (remote ? !Exists(path.string()) : type == std::filesystem::file_type::not_found)
+  if (remote ? !options.store->Exists(path.string())
+             : type == std::filesystem::file_type::not_found)
     return InvalidData("the file of its external data, " + Quote(location) +
                        ", is missing; put it into the model's folder");
   if (!error && type != std::filesystem::file_type::regular)
     return InvalidData(context + " is not a regular file");
-  auto file = OpenFile(path.string());
+  auto file = options.store->Open(path.string());
   if (!file.ok()) return Annotate(file.status(), context);
   return file;
 }

@@ -207,7 +207,8 @@ class FolderListing {
   }
 
   StatusOr<std::vector<Candidate>> FindUrls() {
-    ZT_ASSIGN_OR_RETURN(const std::vector<ListedFile> files, WithFile(ListBelow(folder_), folder_));
+    ZT_ASSIGN_OR_RETURN(const std::vector<ListedFile> files,
+                        WithFile(options_.store->ListBelow(folder_), folder_));
     std::vector<Candidate> found;
     std::string last;  // hidden folder
     for (const auto& [path, bytes] : files) {
@@ -268,7 +269,7 @@ class FolderListing {
     const std::string folder = FolderOf(name);
     const std::string path = (fs::path(folder_) / name).string();
     if (std::ranges::find(source_.other_files(), path) != source_.other_files().end()) return true;
-    const auto index = ReadShardIndex(path);
+    const auto index = ReadShardIndex(path, *options_.store);
     if (!index.ok()) return true;
     return std::ranges::any_of(index->weight_map, [&](const auto& entry) {
       return taken_.contains(folder + entry.second);
@@ -323,7 +324,7 @@ class FolderListing {
   // True if it is what Git has in place of a large file. Servers give the file itself.
   bool IsPointer(const FolderEntry& entry) const {
     if (IsUrl(folder_) || entry.bytes > kMostPointerBytes) return false;
-    const auto bytes = OpenFile((fs::path(folder_) / entry.path).string());
+    const auto bytes = options_.store->Open((fs::path(folder_) / entry.path).string());
     if (!bytes.ok()) return false;
     const auto head = Peek(**bytes, kMostPointerBytes);
     return head.ok() && IsLfsPointer(*head);
@@ -363,11 +364,12 @@ class FolderListing {
 
 // The attribute that says in which files the weights lay, with the headers of those of safetensors,
 // from which extract restores them; empty if a path is not allowed, or for other formats.
-StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderListing& listing) {
+StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderListing& listing,
+                                     Store& store) {
   std::vector<WeightFile> weights;
   FilePaths paths;
   for (const FolderEntry& file : listing.files()) (void)paths.Add(file.path);
-  const bool pipeline = IsPipeline(folder);
+  const bool pipeline = IsPipeline(folder, store);
   for (const std::string& name : listing.weights()) {
     WeightFile file{name, pipeline ? name.substr(0, name.find('/') + 1) : ""};
     if (name.ends_with(".bin")) {
@@ -380,7 +382,7 @@ StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderList
         file.path = fs::path(name).replace_extension(".safetensors").string();
     } else if (name.ends_with(".safetensors")) {
       const std::string path = (fs::path(folder) / name).string();
-      const auto bytes = OpenFile(path);
+      const auto bytes = store.Open(path);
       if (!bytes.ok()) return WithFile(bytes.status(), path);
       auto header = ReadSafetensorsHeader(**bytes);
       if (!header.ok()) return WithFile(header.status(), path);
@@ -427,7 +429,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   Value::Map attributes;
   // Files of several ranks cannot be restored from whole tensors.
   if (only && source->part_files().empty()) {
-    ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing));
+    ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing, *options.store));
   }
   if (listing.files().empty() && attributes.empty()) return source;
   std::vector<std::unique_ptr<TensorSource>> both;
@@ -438,8 +440,8 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
 
 }  // namespace
 
-bool IsPipeline(const std::string& folder) {
-  return IsRegularFile((fs::path(folder) / "model_index.json").string());
+bool IsPipeline(const std::string& folder, Store& store) {
+  return store.IsFile((fs::path(folder) / "model_index.json").string());
 }
 
 StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
@@ -451,7 +453,7 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
   const std::string why = choice.none ? "--files none"
                           : refused   ? options.no_files
                                       : "there are several inputs; --files all takes them";
-  if (path != "-" && source->format() != "zt" && IsFolder(path)) {
+  if (path != "-" && source->format() != "zt" && options.store->IsFolder(path)) {
     if (!none) {
       ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, only, choice, options));
     } else if (!choice.none) {

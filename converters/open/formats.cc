@@ -187,7 +187,8 @@ OpenedSource OpenZtShards(const std::string& path, const FileNames&, const Sourc
 OpenedSource OpenGgufIn(const std::string& path, const FileNames& files,
                         const SourceOptions& options) {
   const auto model = [&](const std::string& file) {
-    const std::string set = GgufSetOf((std::filesystem::path(path) / file).string());
+    const std::string set =
+        GgufSetOf((std::filesystem::path(path) / file).string(), *options.store);
     return set.empty() ? file : set;
   };
   std::string first;

@@ -53,7 +53,7 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
   for (const Format& format : Formats()) {
     if (options.format.empty() || options.format == format.name) found.push_back({&format, {}});
   }
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, options.store->List(path));
   for (const std::string& name : names) {
     for (FolderFiles& files : found) {
       // In a folder only .zt files with an index are a checkpoint.
@@ -68,9 +68,10 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
 }
 
 // "model.zt" for each set of .zt files with names of its shards, and the number of these files.
-StatusOr<std::map<std::string, std::size_t>> ZtShardsIn(const std::string& path) {
+StatusOr<std::map<std::string, std::size_t>> ZtShardsIn(const std::string& path,
+                                                        const SourceOptions& options) {
   std::map<std::string, std::size_t> sets;
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> files, zt::ListFolder(path));
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> files, options.store->List(path));
   for (const std::string& file : files) {
     if (const auto name = ParseShardName(file, ".zt")) ++sets[name->stem + ".zt"];
   }
@@ -87,9 +88,9 @@ StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
     names = files.names;
   }
   if (names.empty() && (options.format.empty() || options.format == "zt")) {
-    ZT_ASSIGN_OR_RETURN(const auto sets, ZtShardsIn(folder));
+    ZT_ASSIGN_OR_RETURN(const auto sets, ZtShardsIn(folder, options));
     for (const auto& [root, shards] : sets) {
-      if (IsRegularFile((fs::path(folder) / root).string())) names.push_back(root);
+      if (options.store->IsFile((fs::path(folder) / root).string())) names.push_back(root);
     }
     if (names.empty() && !sets.empty()) {
       const auto& [root, shards] = *sets.begin();
@@ -109,12 +110,13 @@ StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
 
 // Explains why a checkpoint does not open: by the first of its files that is of another kind, else
 // by `error`.
-Status ExplainFolder(const std::string& path, const FolderFiles& files, const Status& error) {
+Status ExplainFolder(const std::string& path, const FolderFiles& files, Store& store,
+                     const Status& error) {
   if (error.code() != StatusCode::kDataLoss) return error;
   for (const std::string& name : files.names) {
     const std::string file = (fs::path(path) / name).string();
-    if (name.ends_with(".json") || !IsRegularFile(file)) continue;
-    const auto bytes = OpenFile(file);
+    if (name.ends_with(".json") || !store.IsFile(file)) continue;
+    const auto bytes = store.Open(file);
     if (!bytes.ok()) continue;
     const auto head = Peek(**bytes, kHeadBytes);
     if (!head.ok()) continue;
@@ -135,9 +137,10 @@ bool HoldsWeights(const FolderFiles& files) {
 }
 
 // The files of PyTorch in a folder that ranks wrote, by the pattern of their names.
-StatusOr<std::map<std::string, std::vector<std::string>>> RankFilesIn(const std::string& path) {
+StatusOr<std::map<std::string, std::vector<std::string>>> RankFilesIn(
+    const std::string& path, const SourceOptions& options) {
   std::map<std::string, std::vector<std::string>> sets;
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, options.store->List(path));
   for (const std::string& name : names) {
     const auto rank = ParseRankName(name);
     if (rank && IsTorchName(name)) sets[rank->set].push_back(name);
@@ -211,7 +214,8 @@ void WarnOfRank(const std::string& path, TensorSource& source) {
 // Opens the checkpoint whose files are in the folder itself.
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                                                        const SourceOptions& options) {
-  if (LooksLikeDcpFolder(path) && (options.format.empty() || options.format == "torch")) {
+  if (LooksLikeDcpFolder(path, *options.store) &&
+      (options.format.empty() || options.format == "torch")) {
     return FindFormat("torch")->open_folder(path, {}, options);
   }
   ZT_ASSIGN_OR_RETURN(std::vector<FolderFiles> found, ListFolder(path, options));
@@ -263,7 +267,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
       suffixes.push_back("*" + std::string(Words(format.suffixes)[0]) +
                          (format.name == "zt" ? ".index.json" : ""));
     }
-    ZT_ASSIGN_OR_RETURN(auto ranks, RankFilesIn(path));
+    ZT_ASSIGN_OR_RETURN(auto ranks, RankFilesIn(path, options));
     if (ranks.size() > 1) {
       return InvalidArgument("the folder holds files of ranks of several kinds, " +
                              Quote(ranks.begin()->first) + " and " +
@@ -273,11 +277,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     if (ranks.size() == 1 && (any || options.format == "torch"))
       return OpenRanks(path, ranks.begin()->first, std::move(ranks.begin()->second), options);
     // Files that are one model, and no sign that the folder is a checkpoint.
-    ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, zt::ListFolder(path));
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, options.store->List(path));
     const bool single = std::ranges::any_of(
         names, [](const std::string& name) { return IsTorchName(name) || name.ends_with(".zt"); });
     const auto holds = [&](const char* folder) {
-      return !IsUrl(path) && IsFolder((fs::path(path) / folder).string());
+      return !IsUrl(path) && options.store->IsFolder((fs::path(path) / folder).string());
     };
     if (holds("snapshots") && (holds("blobs") || holds("refs"))) {
       return InvalidArgument(
@@ -294,7 +298,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     ZT_ASSIGN_OR_RETURN(auto other, torch->format->open_folder(path, torch->names, options));
     if (!other->objects().empty()) return other;
   }
-  if (!source.ok()) return ExplainFolder(path, files, source.status());
+  if (!source.ok()) return ExplainFolder(path, files, *options.store, source.status());
   if (is("npy")(files) && !archives.empty()) {
     (*source)->AddWarning("the tensors of " + archives.ToString() +
                           " are not read, for a folder of .npy files is; name the files that are "
@@ -304,10 +308,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
 }
 
 // The components of a pipeline, which have a library and a class in model_index.json.
-StatusOr<std::vector<std::string>> ComponentsOf(const std::string& path) {
+StatusOr<std::vector<std::string>> ComponentsOf(const std::string& path, Store& store) {
   constexpr std::uint64_t kMostIndex = std::uint64_t{16} << 20;
   const std::string file = (fs::path(path) / "model_index.json").string();
-  auto bytes = OpenFile(file);
+  auto bytes = store.Open(file);
   if (!bytes.ok()) return WithFile(bytes.status(), file);
   const auto text = ReadAll(**bytes, kMostIndex);
   if (!text.ok()) return WithFile(text.status(), file);
@@ -327,10 +331,10 @@ StatusOr<std::vector<std::string>> ComponentsOf(const std::string& path) {
 // folder and '/'. Null if no folder holds a checkpoint.
 StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
                                                      const SourceOptions& options) {
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolders(path));
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, options.store->ListFolders(path));
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> folders;
-  ZT_ASSIGN_OR_RETURN(std::vector<std::string> missing, ComponentsOf(path));
+  ZT_ASSIGN_OR_RETURN(std::vector<std::string> missing, ComponentsOf(path, *options.store));
   std::erase_if(missing, [&](const std::string& name) {
     return std::ranges::find(names, name) != names.end();
   });
@@ -364,7 +368,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
 
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
                                                    const SourceOptions& options) {
-  if (IsPipeline(path)) {
+  if (IsPipeline(path, *options.store)) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenPipeline(path, options));
     if (source != nullptr) return source;
   }
@@ -377,18 +381,18 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
     ZT_ASSIGN_OR_RETURN(auto bytes, OpenDescriptor(STDIN_FILENO, "standard input"));
     return OpenFrom(std::move(bytes), "", "data", options);
   }
-  if (IsFolder(path)) return OpenFolder(path, options);
+  if (options.store->IsFolder(path)) return OpenFolder(path, options);
   for (const Format& format : Formats()) {
     if (IsIndexOf(format, path)) return format.open_folder(path, {path}, options);
   }
-  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
+  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path, *options.store));
   return OpenFrom(std::move(bytes), path, fs::path(path).stem().string(), options);
 }
 
 }  // namespace
 
-StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path) {
-  auto bytes = OpenFile(path);
+StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path, Store& store) {
+  auto bytes = store.Open(path);
   std::error_code error;
   if (bytes.ok() || IsUrl(path) || fs::exists(path, error)) return bytes;
   const fs::path index = path + ".index.json";
@@ -405,7 +409,7 @@ StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,
 }
 
 StatusOr<std::string> FileOfInput(const std::string& input, const SourceOptions& options) {
-  if (!IsFolder(input)) return input;
+  if (!options.store->IsFolder(input)) return input;
   ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(input, options), input));
   return found.value_or("");
 }
@@ -418,7 +422,7 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
   std::set<fs::path> sets;  // of GGUF shards, of which any opens all
   for (const std::string& path : paths) {
     const std::string name = path == "-" ? "standard input" : path;
-    const std::string set = paths.size() > 1 ? GgufSetOf(path) : "";
+    const std::string set = paths.size() > 1 ? GgufSetOf(path, *options.store) : "";
     if (!set.empty() && !sets.insert(fs::path(set).lexically_normal()).second) continue;
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
     if (source->file({}).empty()) source->SetFile(name);
@@ -447,15 +451,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
 
 StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
                                                     const SourceOptions& options) {
-  ZT_RETURN_IF_ERROR(FindQuantConfig(paths).status());  // refuse configurations that disagree
+  ZT_RETURN_IF_ERROR(
+      FindQuantConfig(paths, *options.store).status());  // refuse configurations that disagree
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
-  const auto checkpoints = SplitByFolder(paths);
+  const auto checkpoints = SplitByFolder(paths, *options.store);
   SourceOptions each = options;
   if (checkpoints.size() > 1 && each.files.empty()) each.files = {"none"};
   for (const std::vector<std::string>& checkpoint : checkpoints) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(checkpoint, each));
-    ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(checkpoint));
+    ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(checkpoint, *options.store));
     if (!config.path.empty()) source->AddOtherFile(config.path);
     ZT_ASSIGN_OR_RETURN(source, GroupQuantized(std::move(source), config));
     sources.push_back(std::move(source));

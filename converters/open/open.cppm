@@ -10,7 +10,7 @@ export import :types;
 
 export namespace zt {
 
-// Opens an input of any format: a file, a folder with a checkpoint, a URL (after UseRemoteFiles),
+// Opens an input of any format: a file, a folder with a checkpoint, a URL (if options.store serves it),
 // or "-" for standard input. Errors name the file.
 StatusOr<std::unique_ptr<TensorSource>> Open(const std::string& path,
                                              const SourceOptions& options = {});
@@ -41,8 +41,8 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
 // (see zt.convert.parts).
 StatusOr<std::unique_ptr<TensorSource>> MergeInputs(Inputs inputs);
 
-// OpenFile. If there is no such .zt file but an index of its shards, the error names the index.
-StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path);
+// store.Open. If there is no such .zt file but an index of its shards, the error names the index.
+StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path, Store& store);
 // The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of
 // other formats. An error if there are several indexes, or if the shards have not been joined.
 StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,

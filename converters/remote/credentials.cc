@@ -70,10 +70,10 @@ StatusOr<std::optional<Credentials>> FromKeys(const Members& members, const std:
 
 // The standard output of a command of a configuration file of the user, whose standard error is
 // ours. What has not ended in a minute never will: nobody answers it.
-StatusOr<std::string> OutputOf(const std::string& command) {
+StatusOr<std::string> OutputOf(const std::string& command, const Settings& settings) {
   constexpr std::size_t kMost = 1 << 20;
   constexpr std::chrono::milliseconds kLeastWait(5'000), kMostWait(60'000);
-  const auto wait = std::clamp(MostWait(), kLeastWait, kMostWait);
+  const auto wait = std::clamp(settings.most_wait(), kLeastWait, kMostWait);
   const auto until = std::chrono::steady_clock::now() + wait;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return IoError(errno, "credential_process cannot be started");
@@ -147,10 +147,11 @@ StatusOr<std::string> Ask(HttpRequest request) {
   return IoError(Said(answer, code.empty() ? message : code + ": " + message));
 }
 
-StatusOr<std::string> AskNear(const std::string& method, const std::string& url,
-                              std::vector<std::string> fields, long patience) {
+StatusOr<std::string> AskNear(const SharedSettings& settings, const std::string& method,
+                              const std::string& url, std::vector<std::string> fields,
+                              long patience) {
   constexpr int kTries = 3;
-  HttpRequest request;
+  HttpRequest request{.settings = settings};
   request.method = method;
   request.url = url;
   request.secrets = std::move(fields);
@@ -162,7 +163,7 @@ StatusOr<std::string> AskNear(const std::string& method, const std::string& url,
 
 // Asks the credentials URI of a container of ECS or EKS. An http URI must be an address of this
 // machine or one of the known metadata addresses.
-StatusOr<Credentials> FromContainer() {
+StatusOr<Credentials> FromContainer(const SharedSettings& settings) {
   constexpr std::string_view kHosts[] = {"169.254.170.2", "169.254.170.23", "fd00:ec2::23"};
   std::string uri = Environment("AWS_CONTAINER_CREDENTIALS_FULL_URI");
   const std::string relative = Environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
@@ -180,27 +181,27 @@ StatusOr<Credentials> FromContainer() {
   }
   std::vector<std::string> fields;
   if (!token.empty()) fields.push_back("Authorization: " + token);
-  const auto answer = AskNear("GET", url.text(), std::move(fields), 5);
+  const auto answer = AskNear(settings, "GET", url.text(), std::move(fields), 5);
   if (!answer.ok()) return Annotate(answer.status(), "the container's credentials");
   return ParseCredentials(*answer);
 }
 
 // Asks the metadata service of an instance of EC2, in its second version only.
-StatusOr<Credentials> FromInstance() {
+StatusOr<Credentials> FromInstance(const SharedSettings& settings) {
   std::string base = Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   const bool v6 = Lower(Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE")) == "ipv6";
   if (base.empty()) base = v6 ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
   while (base.ends_with('/')) base.pop_back();
   base += "/latest/";
-  ZT_ASSIGN_OR_RETURN(
-      const std::string token,
-      AskNear("PUT", base + "api/token", {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}, 1));
+  ZT_ASSIGN_OR_RETURN(const std::string token,
+                      AskNear(settings, "PUT", base + "api/token",
+                              {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}, 1));
   const std::string field = "X-aws-ec2-metadata-token: " + std::string(Trimmed(token));
   base += "meta-data/iam/security-credentials/";
-  ZT_ASSIGN_OR_RETURN(const std::string roles, AskNear("GET", base, {field}, 1));
+  ZT_ASSIGN_OR_RETURN(const std::string roles, AskNear(settings, "GET", base, {field}, 1));
   const std::string role(Trimmed(roles.substr(0, roles.find('\n'))));
   ZT_ASSIGN_OR_RETURN(const std::string answer,
-                      AskNear("GET", base + PercentEncoded(role), {field}, 1));
+                      AskNear(settings, "GET", base + PercentEncoded(role), {field}, 1));
   return ParseCredentials(answer);
 }
 
@@ -225,7 +226,7 @@ StatusOr<Credentials> AskSts(const Profile& profile, QueryPairs form,
                     .payload = Sha256Hex(body),
                     .region = region,
                     .service = "sts"};
-  HttpRequest request;
+  HttpRequest request{.settings = profile.settings};
   request.method = "POST";
   request.url = url.origin() + sign.path;
   request.fields = {"Host: " + sign.host, "Content-Type: application/x-www-form-urlencoded"};
@@ -282,7 +283,7 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
   if (endpoint.empty()) {
     ZT_ASSIGN_OR_RETURN(endpoint, AwsUrl("portal.sso", region));
   }
-  HttpRequest request;
+  HttpRequest request{.settings = profile.settings};
   request.url = endpoint + "/federation/credentials?" +
                 QueryText({{"account_id", profile.Find("sso_account_id")},
                            {"role_name", profile.Find("sso_role_name")}});
@@ -315,14 +316,15 @@ StatusOr<std::optional<Credentials>> FromSource(const Profile& profile,
                    " of source_profile and credential_source");
   if (other == "Environment") return FromEnvironment();
   if (other == "EcsContainer" || other == "Ec2InstanceMetadata") {
-    auto found = other == "EcsContainer" ? FromContainer() : FromInstance();
+    auto found =
+        other == "EcsContainer" ? FromContainer(profile.settings) : FromInstance(profile.settings);
     if (!found.ok()) return found.status();
     return std::optional(*std::move(found));
   }
   if (!other.empty())
     return IoError("profile " + Quote(profile.name) + ": no credential_source is named " +
                    Quote(other));
-  ZT_ASSIGN_OR_RETURN(const Profile from, ReadProfile(source));
+  ZT_ASSIGN_OR_RETURN(const Profile from, ReadProfile(profile.settings, source));
   if (!from.exists)
     return IoError("there is no profile " + Quote(source) + ", the source_profile of " +
                    Quote(profile.name));
@@ -366,7 +368,7 @@ StatusOr<std::optional<Credentials>> FromProfile(const Profile& profile,
   if (!role.empty() && web.empty() && (first || !has_keys)) {
     found = FromRole(profile, std::move(seen));
   } else {
-    if (first) {
+    if (first && profile.settings->profile.empty()) {
       const auto prefer = [](std::string& value, const char* name) {
         if (std::string given = Environment(name); !given.empty()) value = std::move(given);
       };
@@ -390,7 +392,7 @@ StatusOr<std::optional<Credentials>> FromProfile(const Profile& profile,
                          "read" +
                          ByProcess(profile.name));
     } else if (const std::string process = profile.Find("credential_process"); !process.empty()) {
-      ZT_ASSIGN_OR_RETURN(const std::string text, OutputOf(process));
+      ZT_ASSIGN_OR_RETURN(const std::string text, OutputOf(process, *profile.settings));
       found = ParseCredentials(text);
     } else {
       return config_keys;
@@ -442,26 +444,34 @@ StatusOr<Credentials> ParseCredentials(std::string_view json) {
       values[4]);
 }
 
-StatusOr<Credentials> FindCredentials() {
-  ZT_ASSIGN_OR_RETURN(const Profile profile, ReadProfile());
+StatusOr<Credentials> FindCredentials(const SharedSettings& settings) {
+  ZT_ASSIGN_OR_RETURN(const Profile profile, ReadProfile(settings));
+  const bool given = !settings->profile.empty();
   if (profile.named && !profile.exists)
     return IoError("there is no profile " + Quote(profile.name) +
-                   ", which AWS_PROFILE names, in ~/.aws/config or ~/.aws/credentials");
+                   (given ? "" : ", which AWS_PROFILE names,") +
+                   " in ~/.aws/config or ~/.aws/credentials");
   const auto from = [](std::string source, StatusOr<Credentials> found) {
     if (found.ok()) found->source = std::move(source);
     return found;
   };
-  ZT_ASSIGN_OR_RETURN(auto found, FromEnvironment());
+  std::optional<Credentials> found;
+  if (!given) {
+    ZT_ASSIGN_OR_RETURN(found, FromEnvironment());
+  }
   if (found) return from("the environment", *std::move(found));
+  // It may say who asks.
+  if (!profile.missing.empty())
+    return IoError(profile.missing + ", and there is no such file; name another, or unset it");
   ZT_ASSIGN_OR_RETURN(found, FromProfile(profile, {}));
   if (found) return from("profile " + Quote(profile.name), *std::move(found));
   if (!FirstSet({"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"})
            .empty()) {
-    return from("the container", FromContainer());
+    return from("the container", FromContainer(settings));
   }
   std::string why;
   if (Lower(Environment("AWS_EC2_METADATA_DISABLED")) != "true") {
-    auto instance = from("the instance", FromInstance());
+    auto instance = from("the instance", FromInstance(settings));
     if (instance.ok()) return instance;
     why = " (the instance's metadata: " + std::string(Message(instance.status())) + ")";
   }

@@ -48,14 +48,6 @@ bool HasAnswered(const Url& url, bool now) {
   return servers->contains(url.origin());
 }
 
-// Parses "Wed, 21 Oct 2026 07:28:00 GMT" to seconds since 1970.
-std::optional<std::int64_t> HttpTime(std::string_view text) {
-  struct tm time = {};
-  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time) == nullptr)
-    return std::nullopt;
-  return static_cast<std::int64_t>(::timegm(&time));
-}
-
 milliseconds RandomDelay(int fruitless) {
   // Not thread_local, because libztstream could not be linked then.
   std::random_device random;
@@ -65,11 +57,11 @@ milliseconds RandomDelay(int fruitless) {
 
 }  // namespace
 
-milliseconds MostWait() {
-  const std::string given = Environment("ZTSTREAM_RETRY_SECONDS");
-  int seconds = 300;
-  (void)std::from_chars(given.data(), given.data() + given.size(), seconds);
-  return milliseconds(1000 * std::clamp(seconds, 0, 86'400));
+std::optional<std::int64_t> HttpTime(std::string_view text) {
+  struct tm time = {};
+  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time) == nullptr)
+    return std::nullopt;
+  return static_cast<std::int64_t>(::timegm(&time));
 }
 
 std::string_view HttpHead::Find(std::string_view name) const {
@@ -302,7 +294,7 @@ bool Exchange::TryLater(const std::string& problem, bool answered) {
   const auto seconds = [](auto time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
   };
-  if (fruitless_ >= most_tries || now + delay - last_progress_ > MostWait()) {
+  if (fruitless_ >= most_tries || now + delay - last_progress_ > request.settings->most_wait()) {
     const std::string tried = tries_ < 2 ? ""
                                          : ", in " + std::to_string(tries_) + " tries over " +
                                                seconds(now - last_progress_);
@@ -315,9 +307,10 @@ bool Exchange::TryLater(const std::string& problem, bool answered) {
     return false;
   }
   if (now - last_progress_ > kSaidAfter) {
-    Warn(url.origin() + ": " +
-         (answered ? "it answers " + std::to_string(head_.status) : "no answer: " + problem) +
-         "; it is asked again for up to " + seconds(MostWait()));
+    request.settings->Warn(
+        url.origin() + ": " +
+        (answered ? "it answers " + std::to_string(head_.status) : "no answer: " + problem) +
+        "; it is asked again for up to " + seconds(request.settings->most_wait()));
   }
   next_try_ = now + delay;
   return true;

@@ -12,6 +12,7 @@ import :files;
 import :http;
 import :hub;
 import :object;
+import :options;
 import :s3;
 import :url;
 import zt.core;
@@ -120,9 +121,9 @@ Status AddToken(HttpRequest& request) {
   return OkStatus();
 }
 
-StatusOr<HttpAnswer> AskHub(const std::string& url) {
+StatusOr<HttpAnswer> AskHub(SharedSettings settings, const std::string& url) {
   ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
-  HttpRequest request;
+  HttpRequest request{.settings = std::move(settings)};
   request.url = url;
   request.most_text = kMostPage;
   ZT_RETURN_IF_ERROR(AddToken(request));
@@ -132,13 +133,14 @@ StatusOr<HttpAnswer> AskHub(const std::string& url) {
   return answer;
 }
 
-class HubObject final : public Object {
+class HubObject final : public RemoteObject {
  public:
-  HubObject(std::string name, std::string url) : name_(std::move(name)), url_(std::move(url)) {}
+  HubObject(SharedSettings settings, std::string name, std::string url)
+      : RemoteObject(std::move(settings)), name_(std::move(name)), url_(std::move(url)) {}
   const std::string& name() const override { return name_; }
   // Every request goes to the Hub, because it signs its redirect for one range.
   StatusOr<HttpRequest> Get() override {
-    HttpRequest request;
+    HttpRequest request{.settings = settings_};
     request.url = url_;
     request.fields = {"Accept-Encoding: identity"};
     ZT_RETURN_IF_ERROR(AddToken(request));
@@ -155,7 +157,8 @@ class HubObject final : public Object {
 
 class HubFiles final : public Scheme {
  public:
-  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
+  explicit HubFiles(SharedSettings settings) : settings_(std::move(settings)) {}
+  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
     if (name.path.empty()) return InvalidArgument("it is a folder, a file is needed");
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, Find(name));
@@ -166,9 +169,11 @@ class HubFiles final : public Scheme {
     }
     if (IsOffline()) return NotCached();
     const std::string kind = name.kind == "models" ? "" : name.kind + "/";
-    return OpenObject(std::make_shared<HubObject>(url, Endpoint() + "/" + kind + name.id +
-                                                           "/resolve/" + snapshot.commit + "/" +
-                                                           PercentEncoded(name.path, "/")));
+    return OpenObject(
+        std::make_shared<HubObject>(settings_, url,
+                                    Endpoint() + "/" + kind + name.id + "/resolve/" +
+                                        snapshot.commit + "/" + PercentEncoded(name.path, "/")),
+        pins);
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
@@ -194,7 +199,8 @@ class HubFiles final : public Scheme {
     return std::ranges::any_of(snapshot.files,
                                [&](const auto& file) { return file.first == name.path; });
   }
-  StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&) override {
+  StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&,
+                                         std::function<void()>) override {
     return Unsupported("nothing is written to the Hub; write a file and upload it ('hf upload')");
   }
 
@@ -216,8 +222,8 @@ class HubFiles final : public Scheme {
       snapshot.commit = FirstLine(cached + "/refs/" + name.revision);
     } else {
       ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                          AskHub(Endpoint() + "/api/" + name.kind + "/" + name.id + "/revision/" +
-                                 PercentEncoded(name.revision)));
+                          AskHub(settings_, Endpoint() + "/api/" + name.kind + "/" + name.id +
+                                                "/revision/" + PercentEncoded(name.revision)));
       constexpr std::string_view kMembers[] = {"sha"};
       std::vector<std::string> values;
       if (!JsonStrings(answer.text, kMembers, values) || !IsCommit(values[0]))
@@ -260,14 +266,14 @@ class HubFiles final : public Scheme {
     return error ? IoError(error.value(), "cannot list the cache") : OkStatus();
   }
 
-  static Status ListHub(const HubName& name, Snapshot& snapshot) {
+  Status ListHub(const HubName& name, Snapshot& snapshot) {
     const std::string first = Endpoint() + "/api/" + name.kind + "/" + name.id + "/tree/" +
                               snapshot.commit + "?recursive=true&expand=false";
     ZT_ASSIGN_OR_RETURN(const Url hub, ParseUrl(first));
     Pages pages;
     do {
       ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                          AskHub(pages.next().empty() ? first : pages.next()));
+                          AskHub(settings_, pages.next().empty() ? first : pages.next()));
       const std::size_t before = snapshot.files.size();
       if (!JsonTree(answer.text, snapshot.files))
         return InvalidData("the Hub's listing is not the JSON that it describes");
@@ -287,6 +293,7 @@ class HubFiles final : public Scheme {
     return OkStatus();
   }
 
+  const SharedSettings settings_;
   Mutex mutex_;
   std::map<std::string, Snapshot> known_ ZT_GUARDED_BY(mutex_);
 };
@@ -364,9 +371,8 @@ std::string NextPage(const HttpHead& head) {
   return "";
 }
 
-Scheme& Hub() {
-  static HubFiles* const files = new HubFiles;
-  return *files;
+std::unique_ptr<Scheme> MakeHub(SharedSettings settings) {
+  return std::make_unique<HubFiles>(std::move(settings));
 }
 
 }  // namespace zt::remote::internal

@@ -22,7 +22,7 @@ constexpr std::uint64_t kHead = std::uint64_t{256} << 10, kLittleHead = std::uin
 // A small object, read completely.
 class SmallBytes final : public ByteSource {
  public:
-  SmallBytes(std::shared_ptr<Object> object, std::string content)
+  SmallBytes(std::shared_ptr<RemoteObject> object, std::string content)
       : object_(std::move(object)),
         content_(std::move(content)),
         bytes_(MemoryBytes(std::as_bytes(std::span(content_)), object_->name())) {}
@@ -34,7 +34,7 @@ class SmallBytes final : public ByteSource {
   }
 
  private:
-  const std::shared_ptr<Object> object_;
+  const std::shared_ptr<RemoteObject> object_;
   const std::string content_;
   const std::shared_ptr<ByteSource> bytes_;
 };
@@ -120,11 +120,6 @@ bool Pin::weak() const {
   return etag_.empty() && modified_.empty();
 }
 
-Pins& Pins::The() {
-  static Pins* const pins = new Pins;
-  return *pins;
-}
-
 SharedPin Pins::Of(const std::string& name) {
   const zt::internal::MutexLock lock(mutex_);
   SharedPin& pin = pins_[name];
@@ -142,11 +137,6 @@ void Pins::Add(const std::string& name, std::optional<std::uint64_t> size,
 void Pins::Forget(const std::string& name) {
   const zt::internal::MutexLock lock(mutex_);
   pins_.erase(name);
-}
-
-void Pins::Clear() {
-  const zt::internal::MutexLock lock(mutex_);
-  pins_.clear();
 }
 
 Status CheckEncoding(const HttpHead& head) {
@@ -186,9 +176,9 @@ std::string Said(const HttpAnswer& answer, std::string_view message) {
   return words.empty() ? line : line + ": " + words;
 }
 
-StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object) {
+StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> object, Pins& pins) {
   ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
-  const SharedPin pin = Pins::The().Of(object->name());
+  const SharedPin pin = pins.Of(object->name());
   // It was open before.
   if (pin->ranged) return RangedObject(std::move(object), pin, "");
   const std::uint64_t listed = pin->size().value_or(kHead);
@@ -239,9 +229,10 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object)
   ZT_RETURN_IF_ERROR(pin->Check(answer.head, range->total));
   pin->ranged = true;
   if (pin->weak() && range->total > answer.text.size()) {
-    Warn(object->name() +
-         ": its server gives neither an ETag nor a date, so a change while it is read is found "
-         "only if its size changes");
+    object->settings().Warn(
+        object->name() +
+        ": its server gives neither an ETag nor a date, so a change while it is read is found "
+        "only if its size changes");
   }
   return RangedObject(std::move(object), pin, std::move(answer.text));
 }

@@ -58,14 +58,17 @@ const Members* Section(const Sections& sections, std::string_view kind, std::str
   return nullptr;
 }
 
-std::string HomeFile(const char* variable, const std::string& name) {
+// Reads the file that a variable names, or the one in the home. One that is named and not there is
+// added to `missing`.
+StatusOr<Sections> ReadIni(const char* variable, const std::string& usual, std::string& missing) {
   const std::string given = Environment(variable);
-  return given.empty() ? Environment("HOME") + "/" + name : given;
-}
-
-StatusOr<Sections> ReadIni(const std::string& path) {
+  const std::string path = given.empty() ? Environment("HOME") + "/" + usual : given;
+  if (path == "/dev/null") return Sections();
   // Any other reason may hide an identity.
-  if (::access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) return Sections();
+  if (::access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+    if (!given.empty()) missing = std::string(variable) + " names " + Quote(given);
+    return Sections();
+  }
   ZT_ASSIGN_OR_RETURN(const std::string text, ReadSmall(path));
   return ParseIni(text);
 }
@@ -95,14 +98,17 @@ std::string FirstSet(std::initializer_list<const char*> names) {
   return "";
 }
 
-StatusOr<Profile> ReadProfile(const std::string& given) {
-  Profile profile;
-  profile.name = given.empty() ? FirstSet({"AWS_DEFAULT_PROFILE", "AWS_PROFILE"}) : given;
+StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given) {
+  Profile profile{.settings = std::move(settings)};
+  profile.name = given.empty() ? profile.settings->profile : given;
+  if (profile.name.empty()) profile.name = FirstSet({"AWS_DEFAULT_PROFILE", "AWS_PROFILE"});
   profile.named = !profile.name.empty();
   if (!profile.named) profile.name = "default";
-  ZT_ASSIGN_OR_RETURN(const Sections config, ReadIni(HomeFile("AWS_CONFIG_FILE", ".aws/config")));
-  ZT_ASSIGN_OR_RETURN(const Sections secrets,
-                      ReadIni(HomeFile("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials")));
+  ZT_ASSIGN_OR_RETURN(const Sections config,
+                      ReadIni("AWS_CONFIG_FILE", ".aws/config", profile.missing));
+  ZT_ASSIGN_OR_RETURN(
+      const Sections secrets,
+      ReadIni("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", profile.missing));
   const Members* members = Section(config, "profile", profile.name);
   if (members == nullptr && profile.name == "default" && config.contains("default"))
     members = &config.at("default");
@@ -115,10 +121,21 @@ StatusOr<Profile> ReadProfile(const std::string& given) {
       for (const auto& [name, value] : *sso) profile.config[name] = value;
     }
   }
-  profile.region = FirstSet({"AWS_REGION", "AWS_DEFAULT_REGION"});
-  if (profile.region.empty()) profile.region = profile.Find("region");
-  profile.endpoint = FirstSet({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
-  if (profile.endpoint.empty()) profile.endpoint = profile.Find("endpoint_url");
+  const auto first = [&](const std::string& option, std::initializer_list<const char*> variables,
+                         const char* member) {
+    const std::string set = option.empty() ? FirstSet(variables) : option;
+    return set.empty() ? profile.Find(member) : set;
+  };
+  profile.region = first(profile.settings->region, {"AWS_REGION", "AWS_DEFAULT_REGION"}, "region");
+  profile.endpoint = first(profile.settings->endpoint_url,
+                           {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, "endpoint_url");
+  const std::string services = profile.Find("services");
+  const Members* const named = Section(config, "services", services);
+  if (named != nullptr && named->contains("s3") && profile.settings->endpoint_url.empty() &&
+      FirstSet({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}).empty()) {
+    return Unsupported("profile " + Quote(profile.name) + " takes the endpoint of S3 from services " +
+                       Quote(services) + ", which are not read; set AWS_ENDPOINT_URL_S3");
+  }
   while (profile.endpoint.ends_with('/')) profile.endpoint.pop_back();
   return profile;
 }

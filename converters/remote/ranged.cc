@@ -25,7 +25,7 @@ namespace {
 constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
 // The request for a read near the end, where manifests and directories are.
 constexpr std::uint64_t kTail = 512 * kKiB;
-// The largest request; see Object::most_bytes, too.
+// The largest request; see RemoteObject::most_bytes, too.
 constexpr std::uint64_t kMostSegment = 8 * kMiB;
 // The smallest request, and the largest gap between announced ranges that are requested together.
 constexpr std::uint64_t kLeast = 64 * kKiB, kGap = 256 * kKiB;
@@ -36,7 +36,7 @@ constexpr std::size_t kMostRequests = 16;
 // requested at once.
 constexpr std::uint64_t kMostHeads = 24 * kMiB, kHead = 256 * kKiB;
 
-std::atomic<std::uint64_t> g_read_ahead = 40 * kMiB, g_held = 0, g_heads = 0;
+std::atomic<std::uint64_t> g_held = 0, g_heads = 0;
 // Counts uses of segments, to find the least recently used one.
 std::atomic<std::uint64_t> g_uses = 0;
 
@@ -138,11 +138,12 @@ Shelves& TheShelves() {
 
 class RangedBytes final : public ByteSource {
  public:
-  RangedBytes(std::shared_ptr<Object> object, SharedPin pin, std::string head)
+  RangedBytes(std::shared_ptr<RemoteObject> object, SharedPin pin, std::string head)
       : object_(std::move(object)),
         pin_(std::move(pin)),
         size_(pin_->size().value_or(0)),
-        segment_(std::min(object_->most_bytes(), kMostSegment)) {
+        segment_(std::min(object_->most_bytes(), kMostSegment)),
+        most_ahead_(object_->settings().read_ahead) {
     const MutexLock lock(shelf_->mutex);
     frontier_ = run_begin_ = head.size();
     if (HasRoomForHead(head.size())) {
@@ -243,7 +244,7 @@ class RangedBytes final : public ByteSource {
   // to be read next.
   StatusOr<SharedSegment> Find(std::uint64_t at, std::uint64_t end) {
     constexpr std::uint64_t kTrimEvery = 64;
-    if (g_held + segment_ > g_read_ahead && g_uses % kTrimEvery == 0) TheShelves().Trim();
+    if (g_held + segment_ > most_ahead_ && g_uses % kTrimEvery == 0) TheShelves().Trim();
     std::vector<SharedSegment> fresh;
     SharedSegment found;
     Status status = Choose(at, end, found, fresh);
@@ -340,7 +341,7 @@ class RangedBytes final : public ByteSource {
     if (announced_.empty()) return;
     planned_.erase(planned_.begin(), planned_.begin() + static_cast<std::ptrdiff_t>(next_planned_));
     next_planned_ = 0;
-    const std::uint64_t soon = g_read_ahead / 2;
+    const std::uint64_t soon = most_ahead_ / 2;
     std::size_t first = planned_.size();
     std::uint64_t bytes = 0;
     const auto sort_from = [&](std::size_t from) ZT_REQUIRES(shelf_->mutex) {
@@ -374,11 +375,11 @@ class RangedBytes final : public ByteSource {
     if (planned_.empty() || ascending_) DropBehindLocked(at);
     if (!planned_.empty()) return PlannedAheadLocked(fresh);
     if (!dense_) return;
-    if (missed) window_ = std::clamp(window_ * 2, kMiB, std::max(kMiB, g_read_ahead.load()));
+    if (missed) window_ = std::clamp(window_ * 2, kMiB, std::max(kMiB, most_ahead_));
     const std::uint64_t until = std::min(size_, end + window_);
     // Waits until half of the requested bytes are read, so that requests are long.
     if (window_ == 0 || asked_ > end + window_ / 2) return;
-    if (window_ < g_read_ahead) window_ *= 2;
+    if (window_ < most_ahead_) window_ *= 2;
     for (std::uint64_t from = end; from < until && HasRoomLocked();) {
       const ByteRange next = FreeLocked(from, until);
       if (next.begin >= next.end) break;
@@ -433,7 +434,7 @@ class RangedBytes final : public ByteSource {
   }
 
   bool HasRoomLocked() const ZT_REQUIRES(shelf_->mutex) {
-    return shelf_->under_way < kMostRequests && g_held + segment_ <= g_read_ahead;
+    return shelf_->under_way < kMostRequests && g_held + segment_ <= most_ahead_;
   }
 
   // Drops segments behind the reads, which are rarely read again.
@@ -450,7 +451,7 @@ class RangedBytes final : public ByteSource {
   // sent even if there is not enough room.
   void MakeRoomLocked(std::uint64_t bytes) ZT_REQUIRES(shelf_->mutex) {
     auto& segments = shelf_->segments;
-    while (g_held + bytes > g_read_ahead) {
+    while (g_held + bytes > most_ahead_) {
       auto oldest = segments.end();
       for (auto it = segments.begin(); it != segments.end(); ++it) {
         if (it->second->ended &&
@@ -538,12 +539,13 @@ class RangedBytes final : public ByteSource {
     if (at != shelf_->segments.end() && at->second == segment) shelf_->segments.erase(at);
   }
 
-  const std::shared_ptr<Object> object_;
+  const std::shared_ptr<RemoteObject> object_;
   const SharedPin pin_;
   const std::uint64_t size_;
   // The first bytes of the object, if there is room for them.
   std::string head_ ZT_GUARDED_BY(shelf_->mutex);
-  const std::uint64_t segment_;  // the size of a request, at most
+  const std::uint64_t segment_;     // the size of a request, at most
+  const std::uint64_t most_ahead_;  // of all that is held
   const std::shared_ptr<Shelf> shelf_ = TheShelves().Add();
   // The start of the current run of near reads, the bytes read in it, and whether it skips little.
   std::uint64_t run_begin_ ZT_GUARDED_BY(shelf_->mutex) = 0;
@@ -562,11 +564,9 @@ class RangedBytes final : public ByteSource {
 
 }  // namespace
 
-void SetReadAhead(std::uint64_t bytes) { g_read_ahead = std::max(bytes, 16 * kMiB); }
-
 bool HasRoomForHead(std::uint64_t bytes) { return g_heads + bytes <= kMostHeads; }
 
-std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, SharedPin pin,
+std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<RemoteObject> object, SharedPin pin,
                                          std::string head) {
   return std::make_shared<RangedBytes>(std::move(object), std::move(pin), std::move(head));
 }

@@ -78,7 +78,9 @@ struct ListPage {
 // kDataLoss if the XML is not such a page, or does not say whether and where the listing goes on.
 StatusOr<ListPage> ParseListPage(std::string_view xml);
 
-// Parses "2026-01-31T12:00:00Z" to seconds since 1970.
+// Parses "Wed, 21 Oct 2026 07:28:00 GMT" to seconds since 1970.
+std::optional<std::int64_t> HttpTime(std::string_view text);
+// The same of "2026-01-31T12:00:00Z".
 std::optional<std::int64_t> ParseTime(const std::string& text);
 
 // The URL of `<URL>; rel="next"` in the Link fields; empty if there is none.

@@ -4,19 +4,14 @@ module zt.remote:files;
 import zt.std;
 import :answers;
 import :object;
+import :options;
+import :s3;
 import :url;
 import zt.core;
 import zt.sink;
 import zt.source;
 
 namespace zt::remote::internal {
-
-// The current options.
-struct Settings {
-  bool no_sign_request = false;
-  std::uint64_t part_bytes = 0;
-};
-const Settings& TheSettings();
 
 // The files of a folder, as a server lists them.
 struct Listing {
@@ -25,26 +20,23 @@ struct Listing {
   bool below = false;  // those in the folders below it are among them
 };
 
-// The files of a scheme.
+// The files of a scheme, for a store, which it must not outlive.
 class Scheme {
  public:
   virtual ~Scheme() = default;
-  virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) = 0;
+  virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) = 0;
   virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
   // The files in a folder, or with `below` those in the folders below it, too.
   virtual StatusOr<Listing> List(const std::string& url, bool below) = 0;
   virtual StatusOr<bool> Exists(const std::string& url) = 0;
+  // `forget` is called when a new file was written.
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
-                                                 const FileSinkOptions& options) = 0;
+                                                 const FileSinkOptions& options,
+                                                 std::function<void()> forget) = 0;
 };
-
-// The schemes. Each exists until the process ends.
-Scheme& Web();
-Scheme& S3();
-Scheme& Hub();
-
-// The query that HideQuery removed from this URL.
-std::string HiddenQuery(const std::string& url);
+std::unique_ptr<Scheme> MakeWeb(SharedSettings settings, Store& store);
+std::unique_ptr<Scheme> MakeS3(SharedSettings settings);
+std::unique_ptr<Scheme> MakeHub(SharedSettings settings);
 
 // The pages of a listing, which is whole or an error.
 class Pages {
@@ -62,12 +54,7 @@ class Pages {
   std::size_t counted_ = 0, empty_ = 0;
 };
 
-// Forgets the open file of this URL, because a new one was written.
-void ForgetOpen(const std::string& url);
-
 // True if a path has the suffix of a file.
 bool HasExtension(std::string_view path);
-// The part after the last slash.
-std::string_view LastName(std::string_view url);
 
 }  // namespace zt::remote::internal

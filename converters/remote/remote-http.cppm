@@ -3,6 +3,7 @@ module zt.remote:http;
 
 import zt.std;
 import :answers;
+import :options;
 import :url;
 import zt.core;
 import zt.source;
@@ -27,6 +28,7 @@ struct HttpAnswer {
 
 // A request. Its functions are called by one thread of the transport and must not block.
 struct HttpRequest {
+  SharedSettings settings;  // of the store that asks
   std::string method = "GET";
   std::string url;
   std::vector<std::string> fields;  // "name: value"
@@ -75,9 +77,6 @@ struct HttpRequest {
 // some expire while many requests are in flight.
 inline constexpr int kMostRefreshed = 5;
 
-// How long a server that has answered in this run is asked again without progress.
-std::chrono::milliseconds MostWait();
-
 // A request in progress.
 class Exchange;
 
@@ -107,10 +106,5 @@ class Transport {
   explicit Transport(State* state) : state_(state) {}
   State* state_;
 };
-
-// Passes a warning to the function that SetWarnings has set, if any. Once: a program opens the same
-// file several times.
-void Warn(const std::string& line);
-void SetWarnings(std::function<void(const std::string&)> warn);
 
 }  // namespace zt::remote::internal

@@ -7,15 +7,20 @@ module zt.remote:object;
 
 import zt.std;
 import :http;
+import :options;
 import zt.core;
 import zt.source;
 
 namespace zt::remote::internal {
 
 // A remote object: the requests for it, and the meaning of refusals.
-class Object {
+class RemoteObject {
  public:
-  virtual ~Object() = default;
+  explicit RemoteObject(SharedSettings settings) : settings_(std::move(settings)) {}
+  virtual ~RemoteObject() = default;
+  RemoteObject(const RemoteObject&) = delete;
+  RemoteObject& operator=(const RemoteObject&) = delete;
+
   // The name for messages: the URL of the user, without its query.
   virtual const std::string& name() const = 0;
   // Makes a GET request with the necessary credentials. It may wait for them. Thread-safe.
@@ -31,14 +36,11 @@ class Object {
   // The bytes of a request, at most. More requests at once hide more latency, and read-ahead is
   // memory: so small, unless the server counts requests.
   virtual std::uint64_t most_bytes() const { return std::uint64_t{4} << 20; }
+  const Settings& settings() const { return *settings_; }
+
+ protected:
+  const SharedSettings settings_;
 };
-
-// Opens an object by reading its first bytes. If the server does not support ranges, it warns and
-// reads the object as a pipe. Errors do not name it.
-StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<Object> object);
-
-// Sets the budget for bytes that are read ahead, over all objects.
-void SetReadAhead(std::uint64_t bytes);
 
 // What an object is: as a listing says, else as the first answer does. All answers must agree, as
 // long as the run lasts and whichever source asks. Thread-safe.
@@ -66,21 +68,23 @@ class Pin {
 };
 using SharedPin = std::shared_ptr<Pin>;
 
-// The pins of this run, by the names of objects.
+// The pins of a store, by the names of objects.
 class Pins {
  public:
-  static Pins& The();
   // The pin of an object, made if there is none.
   SharedPin Of(const std::string& name);
   // Pins an object as a listing has it, unless it is pinned already.
   void Add(const std::string& name, std::optional<std::uint64_t> size, const std::string& etag);
   void Forget(const std::string& name);
-  void Clear();
 
  private:
   zt::internal::Mutex mutex_;
   std::unordered_map<std::string, SharedPin> pins_ ZT_GUARDED_BY(mutex_);
 };
+
+// Opens an object by reading its first bytes. If the server does not support ranges, it warns and
+// reads the object as a pipe. Errors do not name it.
+StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> object, Pins& pins);
 
 // The error of an object that is another one now.
 Status Changed();
@@ -90,12 +94,12 @@ Status CheckEncoding(const HttpHead& head);
 Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin);
 
 // An object by ranges, whose first bytes are `head`, and whose size the pin knows.
-std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<Object> object, SharedPin pin,
+std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<RemoteObject> object, SharedPin pin,
                                          std::string head);
 // True if `bytes` more first bytes fit into the limit on those that all open objects hold.
 bool HasRoomForHead(std::uint64_t bytes);
 // An object of a server without ranges, as a pipe.
-std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object, SharedPin pin);
+std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<RemoteObject> object, SharedPin pin);
 
 // The common part of Explain: the status and the message of the server, in one line.
 std::string Said(const HttpAnswer& answer, std::string_view message);

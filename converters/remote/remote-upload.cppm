@@ -17,8 +17,11 @@ namespace zt::remote::internal {
 // A sink that becomes an object when it is complete: parts are sent while later bytes arrive, and
 // completing the upload publishes it. A small object is one PUT. Without `overwrite` an existing
 // object is kept (If-None-Match). Errors do not name the URL.
-StatusOr<std::unique_ptr<Sink>> CreateUpload(const std::string& url, S3Name name,
-                                             const FileSinkOptions& options);
+// `forget` is called when it was published, or may have been.
+StatusOr<std::unique_ptr<Sink>> CreateUpload(std::shared_ptr<S3Client> client,
+                                             const std::string& url, S3Name name,
+                                             const FileSinkOptions& options,
+                                             std::function<void()> forget);
 
 // The size of the parts for an object of at most `bytes`; nullopt if no part size is large enough.
 std::optional<std::uint64_t> PartBytes(std::uint64_t bytes);
@@ -48,6 +51,7 @@ struct Progress {
 
 // All uploads of this process that have not ended.
 struct LiveUpload {
+  std::shared_ptr<S3Client> client;
   S3Name name;
   std::shared_ptr<Progress> progress;
 };
@@ -62,6 +66,6 @@ std::string AbortCommand(const S3Name& name, const std::string& id);
 // Advice where it is not known whether an object was published.
 std::string LookAtIt(const S3Name& name, const std::string& id);
 // Aborts an upload. Returns a warning if parts of it may remain.
-std::string EndUpload(const S3Name& name, const std::string& id, int tries);
+std::string EndUpload(S3Client& client, const S3Name& name, const std::string& id, int tries);
 
 }  // namespace zt::remote::internal

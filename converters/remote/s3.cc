@@ -8,7 +8,6 @@ module;
 module zt.remote;
 
 import zt.std;
-import :files;
 import :http;
 import :object;
 import :s3;
@@ -23,6 +22,8 @@ constexpr std::int64_t kBefore = 300;
 constexpr std::chrono::milliseconds kPause(250);
 // A source of credentials that takes so many seconds to fail is not asked again at once.
 constexpr std::int64_t kMostTrying = 10;
+// S3 refuses a signature whose time differs by 15 minutes.
+constexpr std::int64_t kMostSkew = 600;
 
 // True if a bucket can be a label in the name of a host.
 bool IsLabel(std::string_view bucket) {
@@ -73,13 +74,6 @@ StatusOr<std::string> AwsUrl(const std::string& service, const std::string& regi
          (region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
 }
 
-struct S3Client::Known {
-  Profile profile;
-  std::optional<Credentials> credentials;
-  std::uint64_t generation = 0;
-  std::string region;
-};
-
 StatusOr<S3Name> ParseS3(const std::string& url) {
   std::string_view rest = std::string_view(url).substr(url.find("://") + 3);
   const std::size_t slash = std::min(rest.find('/'), rest.size());
@@ -93,12 +87,17 @@ StatusOr<S3Name> ParseS3(const std::string& url) {
   return name;
 }
 
-S3Client& S3Client::The() {
-  static S3Client* const client = new S3Client;
-  return *client;
+std::shared_ptr<S3Identity> S3Identity::Of(const Settings& settings) {
+  using Key = std::tuple<std::string, std::string, std::string>;
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const all = new std::map<Key, std::shared_ptr<S3Identity>>;
+  const std::lock_guard lock(*mutex);
+  auto& identity = (*all)[{settings.profile, settings.region, settings.endpoint_url}];
+  if (identity == nullptr) identity = std::make_shared<S3Identity>();
+  return identity;
 }
 
-Status S3Client::ReadLocked() {
+Status S3Identity::ReadLocked(const SharedSettings& settings) {
   std::string variables = "\n";
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string_view variable = *each;
@@ -106,7 +105,9 @@ Status S3Client::ReadLocked() {
       variables.append(variable).append("\n");
   }
   if (variables == variables_) return OkStatus();
-  ZT_ASSIGN_OR_RETURN(profile_, ReadProfile());
+  ZT_ASSIGN_OR_RETURN(Profile profile, ReadProfile(settings));
+  endpoint_ = std::move(profile.endpoint);
+  region_ = profile.region.empty() ? "us-east-1" : std::move(profile.region);
   variables_ = std::move(variables);
   credentials_.reset();
   regions_.clear();
@@ -114,22 +115,24 @@ Status S3Client::ReadLocked() {
   return OkStatus();
 }
 
-bool S3Client::is_aws() {
+Status S3Identity::problem() {
   const std::lock_guard lock(mutex_);
-  (void)ReadLocked();
-  return profile_.endpoint.empty() || profile_.endpoint.find(".amazonaws.com") != std::string::npos;
+  return problem_;
 }
 
-std::string S3Client::RegionLocked(const std::string& bucket) const {
-  if (const auto found = regions_.find(bucket); found != regions_.end()) return found->second;
-  return profile_.region.empty() ? "us-east-1" : profile_.region;
+std::int64_t S3Identity::now() const { return Now() + skew_; }
+
+std::string S3Identity::RegionLocked(const std::string& bucket) const {
+  const auto found = regions_.find(bucket);
+  return found != regions_.end() ? found->second : region_;
 }
 
-bool S3Client::IsUsableLocked() const {
+bool S3Identity::IsUsableLocked() const {
   return credentials_ && (!credentials_->expires || *credentials_->expires > Now());
 }
 
-Status S3Client::RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent) {
+Status S3Identity::RenewLocked(const SharedSettings& settings, std::unique_lock<std::mutex>& lock,
+                               bool urgent) {
   renewing_ = true;
   StatusOr<Credentials> found = IoError("");
   // A run that has begun should not end because a login service hesitates.
@@ -139,7 +142,7 @@ Status S3Client::RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent) {
   const std::int64_t begun = Now();
   for (int tries = 0; !found.ok() && tries < most && Now() - begun < kMostTrying; ++tries) {
     if (tries > 0) std::this_thread::sleep_for(kPause * (1 << tries));
-    found = FindCredentials();
+    found = FindCredentials(settings);
     // As while another program writes the file of the profile.
     if (found.ok() && !source.empty() && found->source != source)
       found = IoError("they came from " + source + ", and would now come from " + found->source);
@@ -167,22 +170,23 @@ Status S3Client::RenewLocked(std::unique_lock<std::mutex>& lock, bool urgent) {
   return OkStatus();
 }
 
-StatusOr<S3Client::Known> S3Client::Learn(const S3Name& name) {
+StatusOr<S3Identity::Known> S3Identity::Learn(const SharedSettings& settings,
+                                              const std::string& bucket) {
   std::unique_lock lock(mutex_);
-  ZT_RETURN_IF_ERROR(ReadLocked());
-  Known known{.profile = profile_, .credentials = {}, .region = RegionLocked(name.bucket)};
-  if (TheSettings().no_sign_request) return known;
+  ZT_RETURN_IF_ERROR(ReadLocked(settings));
+  Known known{.endpoint = endpoint_, .region = RegionLocked(bucket), .credentials = {}};
+  if (settings->no_sign_request) return known;
   while (!IsUsableLocked() || (credentials_->expires && Now() >= next_renewal_ && !renewing_)) {
     if (renewing_) {
       while (renewing_) renewed_.wait(lock);
       if (hopeless_ && !IsUsableLocked()) return problem_;
       continue;
     }
-    const Status renewed = RenewLocked(lock, !IsUsableLocked());
+    const Status renewed = RenewLocked(settings, lock, !IsUsableLocked());
     if (!renewed.ok() && !IsUsableLocked()) return renewed;
     if (!renewed.ok())
-      Warn("the credentials for S3 cannot be renewed, and are used until they expire: " +
-           std::string(Message(renewed)));
+      settings->Warn("the credentials for S3 cannot be renewed, and are used until they expire: " +
+                     std::string(Message(renewed)));
     break;
   }
   known.credentials = credentials_;
@@ -190,9 +194,50 @@ StatusOr<S3Client::Known> S3Client::Learn(const S3Name& name) {
   return known;
 }
 
+bool S3Identity::Refresh(const SharedSettings& settings, const S3Name& name,
+                         const HttpAnswer& answer) {
+  const int status = answer.head.status;
+  const std::string code = XmlText(answer.text, "Code");
+  std::string region(answer.head.Find("x-amz-bucket-region"));
+  if (region.empty() && code == "AuthorizationHeaderMalformed")
+    region = XmlText(answer.text, "Region");
+  const bool elsewhere = status == 301 || status == 307 || status == 400 || status == 403;
+  std::unique_lock lock(mutex_);
+  if (elsewhere && IsRegion(region) && RegionLocked(name.bucket) != region) {
+    regions_[name.bucket] = region;
+    return true;
+  }
+  if (settings->no_sign_request) return false;
+  // The answer to HEAD has no code.
+  const bool bare = answer.text.empty();
+  const auto date = HttpTime(answer.head.Find("date"));
+  const std::int64_t skew = date.value_or(0) - Now();
+  if (date && std::abs(skew - skew_) > kMostSkew &&
+      (code == "RequestTimeTooSkewed" || (status == 403 && bare))) {
+    skew_ = skew;
+    settings->Warn("the clock of this machine is " + std::to_string(std::abs(skew)) + " s " +
+                   (skew > 0 ? "behind" : "ahead of") +
+                   " that of the store, by which requests are signed");
+    return true;
+  }
+  const bool silent = status == 400 && bare && credentials_ && !credentials_->token.empty();
+  if (code != "ExpiredToken" && code != "InvalidToken" && code != "TokenRefreshRequired" && !silent)
+    return false;
+  const bool waited = renewing_;
+  while (renewing_ && answer.tag == generation_) renewed_.wait(lock);
+  if (answer.tag == generation_ && !(waited && hopeless_)) (void)RenewLocked(settings, lock, true);
+  return answer.tag != generation_;
+}
+
+bool S3Client::is_aws() {
+  const auto known = identity_->Learn(settings_, "");
+  return !known.ok() || known->endpoint.empty() ||
+         known->endpoint.find(".amazonaws.com") != std::string::npos;
+}
+
 StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
-  ZT_ASSIGN_OR_RETURN(const Known known, Learn(request.name));
-  std::string base = known.profile.endpoint;
+  ZT_ASSIGN_OR_RETURN(const auto known, identity_->Learn(settings_, request.name.bucket));
+  std::string base = known.endpoint;
   const bool label = base.empty() && IsLabel(request.name.bucket);
   if (base.empty()) {
     ZT_ASSIGN_OR_RETURN(base, AwsUrl(label ? request.name.bucket + ".s3" : "s3", known.region));
@@ -207,7 +252,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
       .query = request.query,
       .payload = "UNSIGNED-PAYLOAD",
       .region = known.region};
-  HttpRequest out;
+  HttpRequest out{.settings = settings_};
   out.method = request.method;
   out.url =
       url.origin() + sign.path + (request.query.empty() ? "" : "?" + QueryText(request.query));
@@ -216,8 +261,9 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   out.redirects = 0;
   out.ca_file = Environment("AWS_CA_BUNDLE");
   const bool open = url.scheme != "https" && !IsLoopback(url);
-  if (open && !warned_.exchange(true))
-    Warn(url.origin() + ": requests to S3 go over http, where others can read and change them");
+  if (open)
+    settings_->Warn(url.origin() +
+                    ": requests to S3 go over http, where others can read and change them");
   if (!known.credentials) return out;
   if (open && !known.credentials->token.empty())
     return InvalidArgument("a session token is not sent over http; use https");
@@ -226,9 +272,8 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
         Sha256Hex({reinterpret_cast<const char*>(request.body.data()), request.body.size()});
   out.fields.push_back("Host: " + sign.host);
   out.tag = known.generation;
-  out.sign = [sign = std::move(sign), by = *known.credentials](std::vector<std::string>& fields) {
-    Sign(sign, by, Now(), fields);
-  };
+  out.sign = [sign = std::move(sign), by = *known.credentials, identity = identity_](
+                 std::vector<std::string>& fields) { Sign(sign, by, identity->now(), fields); };
   return out;
 }
 
@@ -245,40 +290,14 @@ StatusOr<HttpAnswer> S3Client::Send(const S3Request& request,
   }
 }
 
-bool S3Client::Refresh(const S3Name& name, const HttpAnswer& answer) {
-  const int status = answer.head.status;
-  const std::string code = XmlText(answer.text, "Code");
-  std::string region(answer.head.Find("x-amz-bucket-region"));
-  if (region.empty() && code == "AuthorizationHeaderMalformed")
-    region = XmlText(answer.text, "Region");
-  const bool elsewhere = status == 301 || status == 307 || status == 400 || status == 403;
-  std::unique_lock lock(mutex_);
-  if (elsewhere && IsRegion(region) && RegionLocked(name.bucket) != region) {
-    regions_[name.bucket] = region;
-    return true;
-  }
-  // The answer to HEAD has no code.
-  const bool silent =
-      status == 400 && answer.text.empty() && credentials_ && !credentials_->token.empty();
-  if (code != "ExpiredToken" && code != "InvalidToken" && code != "TokenRefreshRequired" && !silent)
-    return false;
-  const bool waited = renewing_;
-  while (renewing_ && answer.tag == generation_) renewed_.wait(lock);
-  if (answer.tag == generation_ && !(waited && hopeless_)) (void)RenewLocked(lock, true);
-  return answer.tag != generation_;
-}
-
 Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   const std::string code = XmlText(answer.text, "Code");
   const std::string message = XmlText(answer.text, "Message");
   std::string said = Said(answer, code.empty() ? message : code + ": " + message);
   const std::string_view advice = Advice(code);
   if (!advice.empty()) said += "; " + std::string(advice);
-  {
-    const std::lock_guard lock(mutex_);
-    if (code == "ExpiredToken" && !problem_.ok())
-      said += " (they cannot be renewed: " + std::string(Message(problem_)) + ")";
-  }
+  const Status problem = code == "ExpiredToken" ? identity_->problem() : OkStatus();
+  if (!problem.ok()) said += " (they cannot be renewed: " + std::string(Message(problem)) + ")";
   const int status = answer.head.status;
   if (status == 404 && code != "NoSuchBucket" && code != "NoSuchUpload")
     return IoError("bucket " + name.bucket + " has no such object (" + said + ")");

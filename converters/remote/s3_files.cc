@@ -9,6 +9,7 @@ import zt.std;
 import :files;
 import :http;
 import :object;
+import :options;
 import :s3;
 import :upload;
 import :url;
@@ -21,26 +22,29 @@ namespace {
 
 constexpr std::size_t kMostPage = 8 << 20;
 
-class S3Object final : public Object {
+class S3Object final : public RemoteObject {
  public:
-  S3Object(std::string url, S3Name name) : url_(std::move(url)), s3_(std::move(name)) {}
+  S3Object(std::shared_ptr<S3Client> client, std::string url, S3Name name)
+      : RemoteObject(client->settings()),
+        client_(std::move(client)),
+        url_(std::move(url)),
+        s3_(std::move(name)) {}
 
   const std::string& name() const override { return url_; }
-  StatusOr<HttpRequest> Get() override {
-    return S3Client::The().Make({.method = "GET", .name = s3_});
-  }
-  Status Explain(const HttpAnswer& answer) override { return S3Client::The().Explain(s3_, answer); }
-  bool Refresh(const HttpAnswer& answer) override { return S3Client::The().Refresh(s3_, answer); }
+  StatusOr<HttpRequest> Get() override { return client_->Make({.method = "GET", .name = s3_}); }
+  Status Explain(const HttpAnswer& answer) override { return client_->Explain(s3_, answer); }
+  bool Refresh(const HttpAnswer& answer) override { return client_->Refresh(s3_, answer); }
 
  private:
+  const std::shared_ptr<S3Client> client_;
   const std::string url_;
   const S3Name s3_;
 };
 
 // A page of the keys in a folder, or with `below` of those in the folders below it, too.
 // `next` is where the page before it said that the listing goes on.
-StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, bool after_key, int most,
-                           bool below) {
+StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const std::string& next,
+                           bool after_key, int most, bool below) {
   QueryPairs query = {{"list-type", "2"},
                       {"encoding-type", "url"},
                       {"max-keys", std::to_string(most)},
@@ -53,7 +57,6 @@ StatusOr<ListPage> AskPage(const S3Name& folder, const std::string& next, bool a
   } else if (!next.empty()) {
     query.emplace_back("continuation-token", next);
   }
-  S3Client& client = S3Client::The();
   const S3Request request{.method = "GET", .name = {folder.bucket, ""}, .query = query};
   ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
                       client.Send(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
@@ -70,18 +73,20 @@ StatusOr<S3Name> ParseFolder(const std::string& url) {
 
 class S3Files final : public Scheme {
  public:
-  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
+  explicit S3Files(SharedSettings settings)
+      : client_(std::make_shared<S3Client>(std::move(settings))) {}
+  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) override {
     ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
     if (name.key.empty() || name.key.ends_with('/'))
       return InvalidArgument("it is a folder, a file is needed");
-    return OpenObject(std::make_shared<S3Object>(url, std::move(name)));
+    return OpenObject(std::make_shared<S3Object>(client_, url, std::move(name)), pins);
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
     if (name.key.empty() || name.key.ends_with('/')) return true;
     if (HasExtension(name.key)) return false;
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
-    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(folder, "", false, 1, false));
+    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(*client_, folder, "", false, 1, false));
     return !page.keys.empty() || !page.prefixes.empty();
   }
   StatusOr<Listing> List(const std::string& url, bool below) override {
@@ -90,7 +95,8 @@ class S3Files final : public Scheme {
     Pages pages;
     bool after_key = false;
     do {
-      ZT_ASSIGN_OR_RETURN(ListPage page, AskPage(folder, pages.next(), after_key, 1000, below));
+      ZT_ASSIGN_OR_RETURN(ListPage page,
+                          AskPage(*client_, folder, pages.next(), after_key, 1000, below));
       for (ListPage::Key& each : page.keys) {
         std::string& key = each.key;
         if (!key.starts_with(folder.key))
@@ -112,27 +118,28 @@ class S3Files final : public Scheme {
   StatusOr<bool> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
     if (name.key.empty() || name.key.ends_with('/')) return false;
-    S3Client& client = S3Client::The();
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send({.method = "HEAD", .name = name}));
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_->Send({.method = "HEAD", .name = name}));
     ZT_RETURN_IF_ERROR(answer.status);
     if (answer.head.status == 404) return false;
-    if (!answer.ok()) return client.Explain(name, answer);
+    if (!answer.ok()) return client_->Explain(name, answer);
     return true;
   }
-  StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
-                                         const FileSinkOptions& options) override {
+  StatusOr<std::unique_ptr<Sink>> Create(const std::string& url, const FileSinkOptions& options,
+                                         std::function<void()> forget) override {
     ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
     if (name.key.empty() || name.key.ends_with('/'))
       return InvalidArgument("the output is a folder; name a file");
-    return CreateUpload(url, std::move(name), options);
+    return CreateUpload(client_, url, std::move(name), options, std::move(forget));
   }
+
+ private:
+  const std::shared_ptr<S3Client> client_;
 };
 
 }  // namespace
 
-Scheme& S3() {
-  static S3Files* const files = new S3Files;
-  return *files;
+std::unique_ptr<Scheme> MakeS3(SharedSettings settings) {
+  return std::make_unique<S3Files>(std::move(settings));
 }
 
 }  // namespace zt::remote::internal

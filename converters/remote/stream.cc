@@ -36,7 +36,7 @@ struct Flow {
 
 class StreamedBytes final : public ByteSource {
  public:
-  StreamedBytes(std::shared_ptr<Object> object, SharedPin pin)
+  StreamedBytes(std::shared_ptr<RemoteObject> object, SharedPin pin)
       : object_(std::move(object)), pin_(std::move(pin)) {}
   ~StreamedBytes() override {
     if (exchange_ != nullptr) transport_->Cancel(exchange_);
@@ -150,7 +150,7 @@ class StreamedBytes final : public ByteSource {
     position_ += bytes;
   }
 
-  const std::shared_ptr<Object> object_;
+  const std::shared_ptr<RemoteObject> object_;
   const SharedPin pin_;
   const std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
   Transport* transport_ = nullptr;
@@ -163,9 +163,10 @@ class StreamedBytes final : public ByteSource {
 
 }  // namespace
 
-std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<Object> object, SharedPin pin) {
-  Warn(object->name() +
-       ": its server does not support ranges, so it is read as a pipe, from its first byte on");
+std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<RemoteObject> object, SharedPin pin) {
+  object->settings().Warn(
+      object->name() +
+      ": its server does not support ranges, so it is read as a pipe, from its first byte on");
   return std::make_shared<StreamedBytes>(std::move(object), std::move(pin));
 }
 

@@ -476,11 +476,6 @@ void Stop() {
   for (Lane* const lane : lanes) lane->Stop();
 }
 
-std::mutex g_warn_mutex;
-std::function<void(const std::string&)> g_warn;
-std::set<std::string> g_warned;  // what has been said
-constexpr std::size_t kMostWarned = 1024;
-
 }  // namespace
 
 StatusOr<Transport*> Transport::Get() {
@@ -537,18 +532,5 @@ HttpAnswer Transport::Perform(HttpRequest request) {
 
 std::uint64_t Transport::received() const { return state_->total.received; }
 std::uint64_t Transport::sent() const { return state_->total.sent; }
-
-void SetWarnings(std::function<void(const std::string&)> warn) {
-  const std::lock_guard lock(g_warn_mutex);
-  g_warn = std::move(warn);
-  g_warned.clear();
-}
-
-void Warn(const std::string& line) {
-  const std::lock_guard lock(g_warn_mutex);
-  if (!g_warn || !g_warned.insert(line).second) return;
-  g_warn(line);
-  if (g_warned.size() > kMostWarned) g_warned.clear();
-}
 
 }  // namespace zt::remote::internal

@@ -7,7 +7,6 @@ module;
 module zt.remote;
 
 import zt.std;
-import :files;
 import :http;
 import :s3;
 import :upload;
@@ -46,10 +45,10 @@ std::string Crc32cField(std::span<const std::byte> bytes) {
   return Base64(big);
 }
 
-bool SendsChecksums() {
+bool SendsChecksums(S3Client& client) {
   const std::string wanted = Lower(Environment("AWS_REQUEST_CHECKSUM_CALCULATION"));
   if (wanted == "when_required") return false;
-  return wanted == "when_supported" || S3Client::The().is_aws();
+  return wanted == "when_supported" || client.is_aws();
 }
 
 // What S3 says of a part or a small object that it has stored: an ETag, and no page.
@@ -67,11 +66,16 @@ Status NotAsS3(const HttpAnswer& answer, std::string_view asked,
 
 class Upload final : public Sink {
  public:
-  Upload(std::string url, S3Name name, const FileSinkOptions& options)
-      : url_(std::move(url)), s3_(std::move(name)), overwrite_(options.overwrite) {
+  Upload(std::shared_ptr<S3Client> client, std::string url, S3Name name,
+         const FileSinkOptions& options, std::function<void()> forget)
+      : client_(std::move(client)),
+        url_(std::move(url)),
+        s3_(std::move(name)),
+        overwrite_(options.overwrite),
+        forget_(std::move(forget)) {
     LiveUploads& live = Live();
     const MutexLock lock(live.mutex);
-    live.all.push_back({s3_, progress_});
+    live.all.push_back({client_, s3_, progress_});
     place_ = std::prev(live.all.end());
   }
   ~Upload() override {
@@ -88,7 +92,7 @@ class Upload final : public Sink {
   void Expect(std::uint64_t bytes) override {
     if (position_ > 0 || filled_ > 0) return;
     expected_ = PartBytes(bytes);
-    const std::uint64_t given = TheSettings().part_bytes;
+    const std::uint64_t given = client_->settings()->part_bytes;
     if (given != 0 && bytes > given * kMostParts) {
       failure_ = InvalidArgument("it may have " + std::to_string(bytes) + " bytes, more than " +
                                  std::to_string(kMostParts) + " parts of --part-size; give " +
@@ -99,7 +103,7 @@ class Upload final : public Sink {
                                  "(--shard-size)");
       return;
     }
-    if (*expected_ > kLeastPart && TheSettings().part_bytes == 0) {
+    if (*expected_ > kLeastPart && given == 0) {
       Warn(url_ + ": it is sent in parts of " + std::to_string(*expected_ / kMiB) +
            " MiB, which take " + std::to_string(*expected_ * (kInFlight + 1) / kMiB) +
            " MiB of memory; shards (--shard-size) take less");
@@ -141,7 +145,7 @@ class Upload final : public Sink {
       id = progress_->upload;
     }
     if (id.empty()) return;
-    const std::string left = EndUpload(s3_, id, 3);
+    const std::string left = EndUpload(*client_, s3_, id, 3);
     if (!left.empty()) Warn(left);
     const MutexLock lock(progress_->mutex);
     progress_->upload.clear();
@@ -162,7 +166,7 @@ class Upload final : public Sink {
           "it has more than the 10000 parts that an object of S3 can have; give a larger "
           "--part-size, or write shards (--shard-size)");
     }
-    const std::uint64_t given = TheSettings().part_bytes;
+    const std::uint64_t given = client_->settings()->part_bytes;
     std::uint64_t bytes = given != 0 ? given : expected_.value_or(kLeastPart + number_ * kMiB / 10);
     bytes = std::min(bytes, kMostPart);
     part_bytes_ = bytes;
@@ -195,7 +199,7 @@ class Upload final : public Sink {
 
   Status BeginUpload() {
     if (!id_.empty()) return OkStatus();
-    checksums_ = SendsChecksums();
+    checksums_ = SendsChecksums(*client_);
     S3Request request{.method = "POST", .name = s3_, .query = {{"uploads", ""}}, .fields = Meta()};
     if (checksums_) {
       request.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
@@ -214,10 +218,9 @@ class Upload final : public Sink {
   }
 
   Status AskForUpload(const S3Request& request) {
-    S3Client& client = S3Client::The();
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request));
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_->Send(request));
     ZT_RETURN_IF_ERROR(answer.status);
-    if (!answer.ok()) return client.Explain(s3_, answer);
+    if (!answer.ok()) return client_->Explain(s3_, answer);
     const bool begun = XmlRoot(answer.text) == "InitiateMultipartUploadResult";
     if (begun && answer.head.status == 200) id_ = XmlText(answer.text, "UploadId");
     return id_.empty() ? InvalidData("the store began an upload and gave no UploadId") : OkStatus();
@@ -234,7 +237,7 @@ class Upload final : public Sink {
                       .body = part->bytes()};
     if (!part->checksum.empty())
       request.fields.push_back("x-amz-checksum-crc32c: " + part->checksum);
-    ZT_ASSIGN_OR_RETURN(HttpRequest made, S3Client::The().Make(request));
+    ZT_ASSIGN_OR_RETURN(HttpRequest made, client_->Make(request));
     ++part->tries;
     made.done = [progress = progress_, part](HttpAnswer answer) {
       const MutexLock lock(progress->mutex);
@@ -279,10 +282,9 @@ class Upload final : public Sink {
 
   Status TakeAnswer(const std::shared_ptr<UploadPart>& part, const HttpAnswer& answer) {
     ZT_RETURN_IF_ERROR(answer.status);
-    S3Client& client = S3Client::The();
     if (!IsStored(answer)) {
-      if (part->tries > kMostRefreshed || !(answer.ok() || client.Refresh(s3_, answer)))
-        return answer.ok() ? NotAsS3(answer, "a part") : client.Explain(s3_, answer);
+      if (part->tries > kMostRefreshed || !(answer.ok() || client_->Refresh(s3_, answer)))
+        return answer.ok() ? NotAsS3(answer, "a part") : client_->Explain(s3_, answer);
       ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
       return Launch(part, std::move(request));
     }
@@ -314,7 +316,7 @@ class Upload final : public Sink {
       if (id_.empty()) BeginPublishingLocked();
     }
     const Status status = id_.empty() ? PutWhole(total) : CompleteParts(total);
-    ForgetOpen(url_);
+    forget_();
     {
       const MutexLock lock(progress_->mutex);
       progress_->asking = false;
@@ -342,7 +344,8 @@ class Upload final : public Sink {
   Status PutWhole(std::uint64_t total) {
     const std::span<const std::byte> body = current_.bytes().first(filled_);
     S3Request request{.method = "PUT", .name = s3_, .fields = Meta(), .body = body};
-    if (SendsChecksums()) request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
+    if (SendsChecksums(*client_))
+      request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
     return Settle(request, total, [](HttpRequest& made) { made.fresh = true; });
   }
 
@@ -383,17 +386,16 @@ class Upload final : public Sink {
   // Sends the request that publishes the object, until its outcome is certain or cannot be known.
   Status Settle(const S3Request& request, std::uint64_t total,
                 const std::function<void(HttpRequest&)>& tune) {
-    S3Client& client = S3Client::The();
     const bool condition = !overwrite_;
     // A store that ignores If-None-Match would replace an object that another run has written
     // meanwhile.
-    if (condition && !client.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
+    if (condition && !client_->is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
     constexpr int kMostTries = 5;
     bool doubt = false;  // a try may have published it
     for (int tries = 1;; ++tries) {
       S3Request sent = request;
       if (condition && !unconditional_) sent.fields.emplace_back("if-none-match: *");
-      const auto answer = client.Send(sent, tune);
+      const auto answer = client_->Send(sent, tune);
       if (!answer.ok()) return answer.status();
       if (IsPublished(*answer)) return OkStatus();
       const int status = answer->head.status;
@@ -419,7 +421,7 @@ class Upload final : public Sink {
                          : silent             ? id_.empty() ? NotAsS3(*answer, "PUT")
                                                             : NotAsS3(*answer, "the completion",
                                                                       "a CompleteMultipartUploadResult")
-                                              : client.Explain(s3_, *answer);
+                                              : client_->Explain(s3_, *answer);
       if (unknown_) {
         return IoError("whether it was published is not known: " + std::string(Message(why)) +
                        LookAtIt(s3_, id_));
@@ -431,8 +433,7 @@ class Upload final : public Sink {
   }
 
   StatusOr<HttpAnswer> Head() {
-    S3Client& client = S3Client::The();
-    ZT_ASSIGN_OR_RETURN(HttpAnswer answer, client.Send({.method = "HEAD", .name = s3_}));
+    ZT_ASSIGN_OR_RETURN(HttpAnswer answer, client_->Send({.method = "HEAD", .name = s3_}));
     ZT_RETURN_IF_ERROR(answer.status);
     if (answer.ok() && !IsStored(answer)) return NotAsS3(answer, "HEAD");
     return answer;
@@ -456,22 +457,21 @@ class Upload final : public Sink {
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
     if (answer.ok()) return AlreadyExists("the output exists already");
     if (answer.head.status == 404 || answer.head.status == 403) return OkStatus();
-    return S3Client::The().Explain(s3_, answer);
+    return client_->Explain(s3_, answer);
   }
 
  private:
   // For a store that received no checksums: checks the size of the object and its last bytes.
   Status ReadBack(std::uint64_t total) {
-    S3Client& client = S3Client::The();
     const S3Request request{.method = "GET", .name = s3_};
     std::vector<std::byte> back(tail_.size());
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request, [&](HttpRequest& made) {
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_->Send(request, [&](HttpRequest& made) {
       made.range = ByteRange{total - back.size(), total};
       made.into = back;
     }));
     const int status = answer.head.status;
     if (!answer.status.ok() || (!answer.ok() && status != 404 && status != 416)) {
-      unchecked_ = Message(answer.status.ok() ? client.Explain(s3_, answer) : answer.status);
+      unchecked_ = Message(answer.status.ok() ? client_->Explain(s3_, answer) : answer.status);
       return OkStatus();
     }
     const auto range = ParseContentRange(answer.head.Find("content-range"));
@@ -479,9 +479,13 @@ class Upload final : public Sink {
     return InvalidData("the store has other bytes than were sent; write it again with -f");
   }
 
+  void Warn(const std::string& line) const { client_->settings()->Warn(line); }
+
+  const std::shared_ptr<S3Client> client_;
   const std::string url_;
   const S3Name s3_;
   const bool overwrite_;
+  const std::function<void()> forget_;
   // Identifies the object of this upload.
   const std::string mark_ = RandomText();
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
@@ -508,12 +512,15 @@ std::optional<std::uint64_t> PartBytes(std::uint64_t bytes) {
   return std::max(part, kLeastPart);
 }
 
-StatusOr<std::unique_ptr<Sink>> CreateUpload(const std::string& url, S3Name name,
-                                             const FileSinkOptions& options) {
-  const std::uint64_t given = TheSettings().part_bytes;
+StatusOr<std::unique_ptr<Sink>> CreateUpload(std::shared_ptr<S3Client> client,
+                                             const std::string& url, S3Name name,
+                                             const FileSinkOptions& options,
+                                             std::function<void()> forget) {
+  const std::uint64_t given = client->settings()->part_bytes;
   if (given != 0 && (given < kLeastGiven || given > kMostPart))
     return InvalidArgument("a part of an upload has from 5MiB to 5GiB; give another --part-size");
-  auto upload = std::make_unique<Upload>(url, std::move(name), options);
+  auto upload =
+      std::make_unique<Upload>(std::move(client), url, std::move(name), options, std::move(forget));
   ZT_RETURN_IF_ERROR(upload->CheckAbsent());
   return upload;
 }

@@ -32,8 +32,7 @@ std::string LookAtIt(const S3Name& name, const std::string& id) {
                            AbortCommand(name, id));
 }
 
-std::string EndUpload(const S3Name& name, const std::string& id, int tries) {
-  S3Client& client = S3Client::The();
+std::string EndUpload(S3Client& client, const S3Name& name, const std::string& id, int tries) {
   const S3Request request{.method = "DELETE", .name = name, .query = {{"uploadId", id}}};
   const auto answer = client.Send(request, [&](HttpRequest& made) {
     made.tries = tries;
@@ -64,7 +63,7 @@ AbandonedUploads AbandonUploads() {
   AbandonedUploads result;
   LiveUploads& live = Live();
   const zt::internal::MutexLock lock(live.mutex);
-  for (const auto& [name, progress] : live.all) {
+  for (const auto& [client, name, progress] : live.all) {
     std::string id;
     State state = State::kWritten;
     while (true) {
@@ -89,7 +88,7 @@ AbandonedUploads AbandonUploads() {
     } else if (is_late()) {
       result.left.push_back(url + ": parts may be left, which cost money; remove them with: " +
                             AbortCommand(name, id));
-    } else if (std::string line = EndUpload(name, id, 2); !line.empty()) {
+    } else if (std::string line = EndUpload(*client, name, id, 2); !line.empty()) {
       result.left.push_back(std::move(line));
     }
   }

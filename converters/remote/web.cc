@@ -9,6 +9,7 @@ import zt.std;
 import :files;
 import :http;
 import :object;
+import :options;
 import :url;
 import zt.core;
 import zt.sink;
@@ -17,13 +18,14 @@ import zt.source;
 namespace zt::remote::internal {
 namespace {
 
-class WebObject final : public Object {
+class WebObject final : public RemoteObject {
  public:
-  explicit WebObject(const Url& url) : name_(url.shown()), url_(url.text()) {}
+  WebObject(SharedSettings settings, const Url& url)
+      : RemoteObject(std::move(settings)), name_(url.shown()), url_(url.text()) {}
 
   const std::string& name() const override { return name_; }
   StatusOr<HttpRequest> Get() override {
-    HttpRequest request;
+    HttpRequest request{.settings = settings_};
     request.url = url_;
     request.fields = {"Accept-Encoding: identity"};
     return request;
@@ -44,35 +46,38 @@ class WebObject final : public Object {
 
 class WebFiles final : public Scheme {
  public:
-  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
+  WebFiles(SharedSettings settings, Store& store) : settings_(std::move(settings)), store_(store) {}
+  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) override {
     ZT_ASSIGN_OR_RETURN(Url parsed, ParseUrl(url));
     if (parsed.path.empty() || parsed.path.ends_with('/'))
       return InvalidArgument("a web server's folders are not listed; name a file, or an index");
-    if (parsed.query.empty()) parsed.query = HiddenQuery(parsed.shown());
+    const auto hidden = settings_->queries.find(parsed.shown());
+    if (parsed.query.empty() && hidden != settings_->queries.end()) parsed.query = hidden->second;
     if (parsed.scheme == "http" && !IsLoopback(parsed)) {
-      Warn(parsed.shown() + ": it is read over http, where others can change it");
+      settings_->Warn(parsed.shown() + ": it is read over http, where others can change it");
     }
-    return OpenObject(std::make_shared<WebObject>(parsed));
+    return OpenObject(std::make_shared<WebObject>(settings_, parsed), pins);
   }
   StatusOr<bool> IsFolder(const std::string&) override { return false; }
   // A web server does not list the files beside an index; the index names all shards.
   StatusOr<Listing> List(const std::string&, bool) override {
     return Unsupported("a web server's folders are not listed");
   }
-  StatusOr<bool> Exists(const std::string& url) override {
-    const auto opened = OpenFile(url);
-    return opened.ok();
-  }
-  StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&) override {
+  StatusOr<bool> Exists(const std::string& url) override { return store_.Open(url).ok(); }
+  StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&,
+                                         std::function<void()>) override {
     return Unsupported("nothing is written over http; write to a file, to - or to s3://");
   }
+
+ private:
+  const SharedSettings settings_;
+  Store& store_;
 };
 
 }  // namespace
 
-Scheme& Web() {
-  static WebFiles* const files = new WebFiles;
-  return *files;
+std::unique_ptr<Scheme> MakeWeb(SharedSettings settings, Store& store) {
+  return std::make_unique<WebFiles>(std::move(settings), store);
 }
 
 }  // namespace zt::remote::internal

@@ -168,11 +168,11 @@ Status CheckSets(std::span<const std::string> files, std::string_view suffix,
 namespace {
 
 // An error that names every shard missing from the folder.
-Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards) {
+Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards, Store& store) {
   NameList names;
   std::size_t missing = 0;
   for (const std::string& shard : shards) {
-    if (Exists((folder / shard).string())) continue;
+    if (store.Exists((folder / shard).string())) continue;
     names.Add(shard);
     ++missing;
   }
@@ -188,7 +188,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
                                                   const InputOptions& options) {
   const std::string path = (folder / file).string();
   ZT_RETURN_IF_ERROR(WithFile(CheckStaysInside(folder.string(), file, options), path));
-  auto bytes = OpenFile(path);
+  auto bytes = options.store->Open(path);
   if (!bytes.ok()) return WithFile(bytes.status(), path);
   const auto listed = index.files.find(file);
   const std::optional<std::uint64_t> size = (*bytes)->size();  // unknown of a pipe
@@ -222,7 +222,7 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
   const auto is_shard = [&](const std::string& file) {
     if (ParseShardName(file, format.suffix)) return true;
     if (!CheckStaysInside(folder.string(), file, options).ok()) return true;
-    const auto bytes = OpenFile((folder / file).string());
+    const auto bytes = options.store->Open((folder / file).string());
     const auto head = bytes.ok() ? Peek(**bytes, 512) : bytes.status();
     return !head.ok() || head->empty() || format.recognise(*head) || IsNamedLikeOne(file);
   };
@@ -340,7 +340,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
                                                     const std::vector<std::string>& present,
                                                     const ShardFormat& format,
                                                     const InputOptions& options) {
-  const auto contents = ReadShardIndex((folder / index).string());
+  const auto contents = ReadShardIndex((folder / index).string(), *options.store);
   if (!contents.ok()) return Annotate(contents.status(), index);
   const auto& map = contents->weight_map;
   std::set<std::string> shards;
@@ -358,7 +358,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
   }
   listed.insert(listed.end(), empty.begin(), empty.end());
   ZT_RETURN_IF_ERROR(Annotate(CheckSets(listed, format.suffix, "it leaves out shards"), index));
-  ZT_RETURN_IF_ERROR(CheckPresent(folder, shards));
+  ZT_RETURN_IF_ERROR(CheckPresent(folder, shards, *options.store));
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
   std::set<std::string> seen;
@@ -406,8 +406,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
 
 }  // namespace
 
-StatusOr<ShardIndex> ReadShardIndex(const std::string& path) {
-  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(path));
+StatusOr<ShardIndex> ReadShardIndex(const std::string& path, Store& store) {
+  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, store.Open(path));
   ZT_ASSIGN_OR_RETURN(std::string text, ReadAll(*bytes, kMaxIndexBytes));
   return ParseShardIndex(std::move(text));
 }
@@ -417,11 +417,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                                                    const InputOptions& options) {
   fs::path folder = path;
   std::vector<std::string> indices, files;
-  if (!IsFolder(path)) {
+  if (!options.store->IsFolder(path)) {
     indices.push_back(folder.filename().string());
     folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
   }
-  const auto listed = ListFolder(folder.string());
+  const auto listed = options.store->List(folder.string());
   // If a server does not list folders, only the files that the index names are known.
   const bool unlisted = indices.size() == 1 && listed.status().code() == StatusCode::kUnimplemented;
   if (!listed.ok() && !unlisted) return listed.status();

@@ -22,7 +22,7 @@ struct ShardIndex {
 // outside its folder.
 extern "C++" StatusOr<ShardIndex> ParseShardIndex(std::string text);
 // Reads and parses an index file.
-StatusOr<ShardIndex> ReadShardIndex(const std::string& path);
+StatusOr<ShardIndex> ReadShardIndex(const std::string& path, Store& store);
 
 // The file names of a format's shards, and how to open a shard.
 struct ShardFormat {

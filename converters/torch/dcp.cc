@@ -329,11 +329,12 @@ class Metadata {
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name, options_), name));
     std::error_code error;
     const std::string file_path = (folder_ / name).string();
-    const bool is_there = IsUrl(file_path) ? Exists(file_path) : fs::exists(file_path, error);
+    const bool is_there =
+        IsUrl(file_path) ? options_.store->Exists(file_path) : fs::exists(file_path, error);
     if (!is_there && (!error || error == std::errc::too_many_symbolic_link_levels))
       return InvalidData("its file " + Quote(name) +
                          " is missing; get it, or leave out what lies in it (--exclude)");
-    auto opened = OpenFile(file_path);
+    auto opened = options_.store->Open(file_path);
     if (!opened.ok()) return Annotate(opened.status(), name);
     file.bytes = *std::move(opened);
     return &file;
@@ -358,15 +359,15 @@ class Metadata {
 }  // namespace
 }  // namespace torch::internal
 
-bool LooksLikeDcpFolder(const std::string& path) {
+bool LooksLikeDcpFolder(const std::string& path, Store& store) {
   using namespace torch::internal;
-  return IsRegularFile((fs::path(path) / kMetadata).string());
+  return store.IsFile((fs::path(path) / kMetadata).string());
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
                                                         const InputOptions& options) {
   using namespace torch::internal;
-  if (!LooksLikeDcpFolder(path)) {
+  if (!LooksLikeDcpFolder(path, *options.store)) {
     const auto memory = SharedMemory(options.memory_limit);
     const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
                           const ShardIndex&) {
@@ -377,7 +378,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
   }
   ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata, options), kMetadata));
   const std::string file = (fs::path(path) / kMetadata).string();
-  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, OpenFile(file));
+  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, options.store->Open(file));
   const auto memory = SharedMemory(options.memory_limit);
   ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(*bytes, kMetadata));
   Allowance allowance(size, memory.shared);

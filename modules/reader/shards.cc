@@ -282,7 +282,7 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
     const std::string named = root.stem().string() + "-" + shard.name + ".zt";
     const auto open = [&](const std::string& name) -> StatusOr<std::shared_ptr<ByteSource>> {
       ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name, options));
-      ZT_ASSIGN_OR_RETURN(auto bytes, OpenFile((root.parent_path() / name).string()));
+      ZT_ASSIGN_OR_RETURN(auto bytes, options.store->Open((root.parent_path() / name).string()));
       ZT_RETURN_IF_ERROR(CheckShardFile(*bytes, shard));
       return bytes;
     };

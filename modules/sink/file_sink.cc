@@ -216,9 +216,6 @@ class DirectSink final : public Sink {
   std::unique_ptr<Sink> inner_;
 };
 
-StatusOr<std::unique_ptr<Sink>> (*g_create_url)(const std::string&,
-                                                const FileSinkOptions&) = nullptr;
-
 const std::string& ShownAs(const std::string& path, const FileSinkOptions& options) {
   return options.shown_as.empty() ? path : options.shown_as;
 }
@@ -227,11 +224,7 @@ const std::string& ShownAs(const std::string& path, const FileSinkOptions& optio
 StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
                                               const FileSinkOptions& options) {
   if (path.empty()) return InvalidArgument("the output has an empty name");
-  if (IsUrl(path)) {
-    if (g_create_url == nullptr)
-      return Unsupported("URLs are not written here; write a file and upload it");
-    return g_create_url(path, options);
-  }
+  if (IsUrl(path)) return Unsupported("URLs are not written here; write a file and upload it");
   std::string target = path;
   // Replaces the target of a symbolic link, not the link, as other programs do. A link that leads
   // nowhere is replaced itself: what it names may lie where nobody meant to write.
@@ -271,11 +264,6 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
 }
 
 }  // namespace
-
-void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& url,
-                                                           const FileSinkOptions& options)) {
-  g_create_url = create;
-}
 
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options) {

@@ -117,14 +117,9 @@ struct FileSinkOptions {
 // run holds a lock on its own). Through a symbolic link the file it leads to is replaced; a link
 // that leads nowhere is replaced itself. A path to something other than a regular file (a device, a
 // named pipe) is written directly. Errors name the path.
-// The path may be a URL after SetUrlSinks.
+// A Store makes sinks for URLs, too.
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options);
-
-// Sets the function with which CreateFileSink makes sinks for URLs; its errors do not name the URL.
-// Without it, or with null, URLs are kUnimplemented. Call it before the first sink is made.
-void SetUrlSinks(StatusOr<std::unique_ptr<Sink>> (*create)(const std::string& url,
-                                                           const FileSinkOptions& options));
 
 // Marks a section in which outputs get their names: AbandonTemporaryFiles does nothing as long as
 // one exists. File and folder sinks hold one during a rename. A program that publishes several

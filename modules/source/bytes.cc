@@ -337,7 +337,7 @@ Status CheckStaysInside(const std::string& folder, const std::string& name,
 }
 
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
-  if (IsUrl(path)) return source::internal::OpenUrl(path);
+  if (IsUrl(path)) return Unsupported("URLs are not read here; download the file");
   // Without O_NONBLOCK, opening a named pipe would wait for a writer; for a regular file it has no
   // effect.
   const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
@@ -362,8 +362,6 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
 
 StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& path) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> first, OpenFile(path));
-  if (first->sequential()) return Unsupported("its server does not support ranges");
-  if (IsUrl(path)) return first;  // it has no descriptor
   return std::make_shared<ReopenedFile>(path, *first);
 }
 

@@ -1,5 +1,4 @@
-// zt.source:bytes — bytes by offset: files, pipes, memory, and names that stand for files
-// elsewhere.
+// zt.source:bytes — bytes by offset: files, pipes, memory.
 export module zt.source:bytes;
 
 import zt.std;
@@ -49,57 +48,12 @@ class ByteSource {
 };
 
 // A regular file, read with pread (never mapped: a file that shrinks is an error, not a SIGBUS).
-// kUnavailable if it cannot be opened; kInvalidArgument for a directory.
+// kUnavailable if it cannot be opened; kInvalidArgument for a directory. A Store opens URLs, too.
 StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path);
 
 // As OpenFile, for folders of more files than a process may open: opens the file anew for each
 // read. kDataLoss if it is not the same unchanged file as the first time. Has no descriptor.
 StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& path);
-
-// ---- names --------------------------------------------------------------------------------------
-
-// A file below a folder: its path there, of names between slashes, and its size in bytes.
-struct ListedFile {
-  std::string path;
-  std::uint64_t bytes = 0;
-  auto operator<=>(const ListedFile&) const = default;  // by path, then size
-};
-
-// Serves names with a scheme, "https://host/model.zt": files that are read over a network. OpenFile
-// and the functions below accept them after SetUrlFiles, which zt.remote calls; before, they are
-// kUnimplemented.
-class UrlFiles {
- public:
-  virtual ~UrlFiles() = default;
-  // As OpenFile.
-  virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) = 0;
-  // True if the name is one of a folder. May ask a server.
-  virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
-  // Names of the files in a folder; kUnimplemented if its server lists none.
-  virtual StatusOr<std::vector<std::string>> List(const std::string& url) = 0;
-  // All files in a folder and in those below it, as its server lists them: the paths are not
-  // trusted.
-  virtual StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) = 0;
-  // True if a file of this name exists.
-  virtual StatusOr<bool> Exists(const std::string& url) = 0;
-};
-// `files` must outlive all use of names; null: all names are paths. Call it before names are
-// opened.
-void SetUrlFiles(UrlFiles* files);
-
-// True if a path or URL names a folder, something that exists, a regular file. False if that cannot
-// be found out: opening the name then reports the error.
-bool IsFolder(const std::string& path);
-bool Exists(const std::string& path);
-bool IsRegularFile(const std::string& path);
-// The size of a file in bytes; nullopt if it cannot be found out.
-std::optional<std::uint64_t> SizeOfFile(const std::string& path);
-// Names of a folder's entries, in no order; for a URL, of the files only.
-StatusOr<std::vector<std::string>> ListFolder(const std::string& path);
-// Names of the folders in a folder, in order, without links.
-StatusOr<std::vector<std::string>> ListFolders(const std::string& path);
-// UrlFiles::ListBelow, in order.
-StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url);
 
 // ---- opening ------------------------------------------------------------------------------------
 

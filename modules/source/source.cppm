@@ -4,6 +4,7 @@ export module zt.source;
 
 import zt.std;
 export import :bytes;
+export import :store;
 import zt.compress;
 import zt.core;
 
@@ -20,6 +21,8 @@ struct ComponentId {
 
 // Options for opening an input. Every converter takes all, and ignores those that do not apply.
 struct InputOptions {
+  // What opens the input, and the files that belong to it.
+  std::shared_ptr<Store> store = LocalStore();
   // Allows shards, parts of a set, files of a folder and external data to be symbolic links that
   // leave the folder. Those of a snapshot in the Hugging Face cache may lead to its blobs anyway.
   bool follow_links = false;
@@ -255,11 +258,3 @@ std::string LostAttributes(const TensorSource& source, std::span<const std::uint
                            std::span<const std::string_view> kept, std::string_view verb);
 
 }  // namespace zt
-
-// Shared by the units of the module, not exported.
-namespace zt::source::internal {
-
-// OpenFile for a URL.
-StatusOr<std::shared_ptr<ByteSource>> OpenUrl(const std::string& url);
-
-}  // namespace zt::source::internal

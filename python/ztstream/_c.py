@@ -28,9 +28,19 @@ class Call(Structure):
     _fields_ = [("size", c_size_t), ("threads", c_uint), ("progress", Progress), ("user", c_void_p)]
 
 
+# What options say of servers.
+_REMOTE = [("profile", c_char_p), ("region", c_char_p), ("endpoint_url", c_char_p), ("no_sign_request", c_int)]
+
+
+def set_remote(options, profile, region, endpoint_url, no_sign_request):
+    options.profile, options.region, options.endpoint_url = (
+        text.encode() if text else None for text in (profile, region, endpoint_url))
+    options.no_sign_request = bool(no_sign_request)
+
+
 class ReaderOptions(Structure):
     _fields_ = [("size", c_size_t), ("format", c_char_p), ("npy_void", c_char_p), ("follow_links", c_int),
-                ("keep_sparse", c_int), ("memory_bytes", c_uint64)]
+                ("keep_sparse", c_int), ("memory_bytes", c_uint64), *_REMOTE]
 
 
 class Source(Structure):
@@ -61,7 +71,7 @@ class VerifyReport(Structure):
 class WriterOptions(Structure):
     _fields_ = [("size", c_size_t), ("spec", c_char_p), ("digest", c_char_p), ("compress", c_int), ("level", c_int),
                 ("min_gain", c_double), ("threads", c_uint), ("memory_bytes", c_uint64), ("overwrite", c_int),
-                ("sync", c_int), ("progress", Progress), ("user", c_void_p)]
+                ("sync", c_int), ("progress", Progress), ("user", c_void_p), *_REMOTE]
 
 
 class Sink(Structure):

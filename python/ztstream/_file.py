@@ -19,7 +19,8 @@ _MANY = 64  # handles after which those of all tensors are asked for at once
 
 
 def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: Optional[str] = None,
-         follow_links: bool = False, keep_sparse: bool = False) -> "File":
+         follow_links: bool = False, keep_sparse: bool = False, profile: Optional[str] = None, region: Optional[str] = None,
+         endpoint_url: Optional[str] = None, no_sign_request: bool = False) -> "File":
     """Opens a checkpoint of any format for reading. Headers are read and checked, and no data.
 
     path: a file (.zt, .safetensors, .gguf, .pt, .npy, .npz, .onnx, ...), the index or the folder of a checkpoint in several
@@ -30,9 +31,11 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
     npy_void: what the elements of numpy's void arrays are ("bf16"); without it they are refused.
     follow_links: files of a folder may be symbolic links that lead out of it; those of the Hugging Face cache may anyway.
     keep_sparse: a scipy sparse archive as the arrays that it holds.
+    profile, region, endpoint_url, no_sign_request: who asks s3://, and where it is; what is not given is as the environment says.
     """
     options = {"threads": threads, "format": format, "npy_void": npy_void, "follow_links": follow_links,
-               "keep_sparse": keep_sparse}
+               "keep_sparse": keep_sparse, "profile": profile, "region": region, "endpoint_url": endpoint_url,
+               "no_sign_request": no_sign_request}
     return File((path, *more), options)
 
 

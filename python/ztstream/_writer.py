@@ -144,7 +144,7 @@ def _bytes_of(name, value, dtype=None, shape=None):
     return _of_numpy(name, array, dtype, value if isinstance(value, numpy.ndarray) else None)
 
 
-def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync):
+def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync, **remote):
     options = _c.WriterOptions()
     _c.c.writer_options_init(byref(options), sizeof(options))
     options.spec = spec.encode()
@@ -154,6 +154,7 @@ def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite
     options.compress, options.level, options.min_gain = _COMPRESS[compress], level, min_gain
     options.threads, options.memory_bytes = _types.count(threads, "threads", 1024), _types.count(memory, "memory", (1 << 64) - 1)
     options.overwrite, options.sync = bool(overwrite), bool(sync)
+    _c.set_remote(options, **remote)
     return options
 
 
@@ -173,18 +174,20 @@ class Writer:
     digest: "crc32c", "sha256", "xxh3" or "none"; the version's own where it is not given.
     threads: 0 is all that can run at once. memory: bytes for what is under way, 0 for the library's choice.
     overwrite: an existing file is replaced. sync: the file is on the disk when it is finished.
-    attributes: of the file.
+    attributes: of the file. profile, region, endpoint_url, no_sign_request: as of open(), for an s3:// URL.
     """
 
     def __init__(self, out, *, spec: str = "1.2", compress: Optional[str] = None, level: int = 1,
                  digest: Optional[str] = None, min_gain: float = 0.02, threads: int = 0, memory: int = 0,
                  overwrite: bool = False, sync: bool = True, attributes: Optional[Mapping[str, Any]] = None,
-                 _any_name: bool = False):
+                 profile: Optional[str] = None, region: Optional[str] = None, endpoint_url: Optional[str] = None,
+                 no_sign_request: bool = False, _any_name: bool = False):
         self._output = None
         if not _any_name and isinstance(out, (str, os.PathLike)) and str(os.fspath(out)).endswith(_OTHERS):
             raise ArgumentError(f"{os.fspath(out)}: .zt files are written, and this name ends like another format's",
                                 os.fspath(out))
-        options = _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync)
+        options = _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync, profile=profile,
+                           region=region, endpoint_url=endpoint_url, no_sign_request=no_sign_request)
         self._kept_bytes = 0
         self._output = Output(out)
         self._name = self._output.name

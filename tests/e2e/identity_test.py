@@ -1,4 +1,6 @@
 """Who asks S3: every way that the AWS tools know, and no other identity in place of one that cannot be had; and renewals."""
+import calendar
+import email.utils
 import hashlib
 import json
 import re
@@ -143,10 +145,53 @@ class Ways(Identity):
         loop.symlink_to(loop)
         for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
             self.refused("home/loop", **{name: str(loop)})
+            self.refused(f"{name} names '/nonexistent', and there is no such file", "[default]\n" + KEYS, **{name: "/nonexistent"})
         for region in ("x.evil.example/", "eu west", "\u00fc"):
             self.refused("the region is no name: '" + region, "[default]\n" + KEYS, AWS_REGION=region, AWS_ENDPOINT_URL_S3="", AWS_ENDPOINT_URL="")
         self.refused("credential_process has not ended in 5 s", "[default]\ncredential_process = exec sleep 60\n", ZTSTREAM_RETRY_SECONDS="0")
         self.refused("credential_process ended with status 128", "[default]\ncredential_process = kill $$\n")
+
+    def test_files_that_are_not_there(self):
+        """Who has keys in the environment needs none; nor does a file that is empty on purpose count as missing."""
+        for file in ("/nonexistent", "/dev/null"):
+            self.signed_as(ACCESS, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET, AWS_CONFIG_FILE=file, AWS_SHARED_CREDENTIALS_FILE=file)
+        self.signed_as(NODE, AWS_CONFIG_FILE="/dev/null", AWS_SHARED_CREDENTIALS_FILE="/dev/null")
+
+    def test_services(self):
+        """An endpoint that is not read is not passed over; one of another service is."""
+        config = "[default]\nservices = mine\n" + KEYS + "[services mine]\n{} =\n  endpoint_url = http://127.0.0.1:1\n"
+        self.refused("takes the endpoint of S3 from services 'mine'", config.format("s3"), AWS_ENDPOINT_URL="")
+        self.signed_as(ACCESS, config.format("s3"), AWS_ENDPOINT_URL="", AWS_ENDPOINT_URL_S3=self.server.origin)
+        self.signed_as(ACCESS, config.format("dynamodb"))
+
+    def test_a_wrong_clock(self):
+        """The store's is taken, at once for all requests."""
+        for hours in (-5, 26):
+            def refuse(request):
+                theirs = time.time() + 3600 * hours
+                given = request.headers.get("x-amz-date")
+                if given and abs(calendar.timegm(time.strptime(given, "%Y%m%dT%H%M%SZ")) - theirs) > 900:
+                    return error(403, "RequestTimeTooSkewed", Date=email.utils.formatdate(theirs, usegmt=True))
+                return None
+
+            self.server.fault = refuse
+            self.server.requests.clear()
+            process = self.run_program("inspect", self.url, env={"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET})
+            self.assertEqual(process.returncode, support.DONE, process.stderr)
+            self.assertRegex(process.stderr, rb"the clock of this machine is \d+ s (behind|ahead of) that of the store")
+            self.assertEqual(len(self.server.requests), 2)
+
+    def test_options(self):
+        """They come before the environment; keys of the environment are not those of a profile that is named."""
+        keys = {"AWS_ACCESS_KEY_ID": "AKIAWRONG", "AWS_SECRET_ACCESS_KEY": "x", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+        self.put("home/.aws/config", ("[profile mine]\n" + KEYS).encode())
+        self.store.region = "eu-west-9"
+        options = ["--profile", "mine", "--region", "eu-west-9", "--endpoint-url", self.server.origin + "/"]
+        process = self.run_program("inspect", self.url, *options, env=keys)
+        self.assertEqual(process.returncode, support.DONE, process.stderr)
+        process = self.run_program("inspect", self.url, "--profile", "none", *options[2:], env=keys)
+        self.assertEqual(process.returncode, support.IO)
+        self.assertIn(b"there is no profile 'none' in ~/.aws/config or ~/.aws/credentials", process.stderr)
 
     def test_web_identity(self):
         environment = {"AWS_WEB_IDENTITY_TOKEN_FILE": self.token(), "AWS_ROLE_ARN": ROLE}

@@ -517,7 +517,7 @@ class Server:
         theirs = {name: "" for name in os.environ if name.startswith(("AWS_", "HF_", "HUGGING", "TRANSFORMERS_")) or
                   name.lower().endswith("_proxy") or name == "SSL_CERT_FILE"}
         return {**theirs, "ZTSTREAM_RETRY_SECONDS": "10", "AWS_ENDPOINT_URL": self.origin, "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET,
-                "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": nowhere, "AWS_SHARED_CREDENTIALS_FILE": nowhere,
+                "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
                 "HF_ENDPOINT": self.origin + "/hub", "HF_HOME": nowhere, "HF_TOKEN": "", "no_proxy": "*", **more}
 
 

@@ -36,6 +36,65 @@ class Remote(Case):
         return values, self.serve(name, self.path(name))
 
 
+class Stores(Remote):
+    """One process asks in several ways: what a call is given is of that call alone."""
+
+    def setUp(self):
+        super().setUp()
+        self.values, _ = self.written()
+        content = self.server.files["w.zt"]
+        self.server.store.public = True
+        self.server.store.buckets = {"open": {"w.zt": (content, '"1"', {})}, "closed": {"w.zt": (content, '"1"', {})}}
+        self.server.fault = lambda request: (
+            remote_server.error(403, "AccessDenied") if ("authorization" in request.headers) == request.path.startswith("/open/") else None)
+
+    def test_signed_and_unsigned(self):
+        """At the same time, from two threads."""
+        failed = []
+
+        def reads(bucket, **options):
+            try:
+                for _ in range(5):
+                    with ztstream.open(f"s3://{bucket}/w.zt", **options) as file:
+                        if (file["w"].numpy() != self.values).any():
+                            failed.append(bucket)
+            except ztstream.Error as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=reads, args=("open",), kwargs={"no_sign_request": True}), threading.Thread(target=reads, args=("closed",))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+        for bucket, options in (("open", {}), ("closed", {"no_sign_request": True})):
+            with self.assertRaisesRegex(ztstream.Error, "AccessDenied"):
+                ztstream.open(f"s3://{bucket}/w.zt", **options)
+
+    def test_endpoint_region_profile(self):
+        self.server.fault = None
+        with mock.patch.dict(os.environ, AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_ACCESS_KEY_ID="", AWS_SECRET_ACCESS_KEY="",
+                             AWS_SHARED_CREDENTIALS_FILE=self.path("keys")):
+            pathlib.Path(self.path("keys")).write_text(
+                f"[mine]\naws_access_key_id = {remote_server.ACCESS}\naws_secret_access_key = {remote_server.SECRET}\n", encoding="ascii")
+            options = {"endpoint_url": self.server.origin, "region": "eu-west-9", "profile": "mine"}
+            self.server.store.public, self.server.store.region = False, "eu-west-9"
+            ztstream.save_file({"v": self.values[:9]}, "s3://closed/v.zt", **options)
+            self.assertTrue((ztstream.load_file("s3://closed/v.zt", **options)["v"] == self.values[:9]).all())
+            self.assertTrue(all("/eu-west-9/" in request.headers["authorization"] for request in self.server.requests))
+            with self.assertRaisesRegex(ztstream.Error, "there is no profile 'other'"):
+                ztstream.open("s3://closed/v.zt", **{**options, "profile": "other"})
+
+    def test_queries(self):
+        """Of one URL, at the same time: each is sent what it was given."""
+        self.server.fault = None
+        url = self.server.url("w.zt")
+        with ztstream.open(url + "?key=1") as one, ztstream.open(url + "?key=2") as two:
+            self.server.requests.clear()
+            self.assertTrue((one["w"].numpy() == two["w"].numpy()).all())
+            self.assertEqual({request.query for request in self.server.requests}, {"key=1", "key=2"})
+
+
 class Reading(Remote):
     def test_every_format(self):
         seen = 0

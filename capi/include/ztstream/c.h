@@ -107,6 +107,12 @@ typedef struct zts_reader_options {
   int keep_sparse;  /* 1: scipy's sparse archives stay separate arrays; default 0 */
   /* The limit for data that must be sorted or decoded as a whole; default 64 MiB. */
   uint64_t memory_bytes;
+  /* Of "s3://" URLs: the profile of the AWS tools, which then comes before credentials of the
+   * environment; the region; the URL of another store. Null (default): as the environment says. */
+  const char* profile;
+  const char* region;
+  const char* endpoint_url;
+  int no_sign_request; /* 1: they are asked without a signature, for public buckets; default 0 */
 } zts_reader_options;
 ZTS_API void zts_reader_options_init(zts_reader_options* options, size_t size);
 
@@ -301,6 +307,11 @@ typedef struct zts_writer_options {
   int sync;              /* 1 (default): the file is on the disk when zts_writer_finish returns */
   zts_progress progress; /* while flushing, finishing or adding many bytes; default null */
   void* user;            /* for `progress` */
+  /* As those of zts_reader_options. */
+  const char* profile;
+  const char* region;
+  const char* endpoint_url;
+  int no_sign_request;
 } zts_writer_options;
 ZTS_API void zts_writer_options_init(zts_writer_options* options, size_t size);
 

@@ -1,4 +1,4 @@
-// zt.remote — selects the scheme of a URL, and keeps files open.
+// zt.remote — the store: selects the scheme of a URL, and keeps files open.
 module;
 
 #include "core/status_macros.h"
@@ -8,8 +8,8 @@ module zt.remote;
 
 import zt.std;
 import :files;
-import :http;
 import :object;
+import :options;
 import :url;
 import zt.core;
 import zt.sink;
@@ -23,30 +23,22 @@ using namespace remote::internal;
 
 namespace {
 
-// A program opens a file several times: to detect its format, for its tensors, for its shards. Files
-// in use are found again, and this many others stay open.
+// Files in use are found again, and this many others stay open.
 constexpr std::size_t kMostOpen = 64;
 
-StatusOr<Scheme*> SchemeOf(const std::string& url) {
-  const std::string scheme = Lower(url.substr(0, url.find("://")));
-  if (scheme == "https" || scheme == "http") return &Web();
-  if (scheme == "s3") return &S3();
-  if (scheme == "hf") return &Hub();
-  if (scheme == "gs") {
-    return Unsupported(
-        "gs:// is not read; name it s3:// with AWS_ENDPOINT_URL=https://storage.googleapis.com and "
-        "an HMAC key");
-  }
-  if (scheme == "file") return Unsupported("file:// is not read; name the path");
-  return Unsupported("URLs of " + Quote(scheme) + " are not read; https, http, s3 and hf are");
-}
-
-class Files final : public UrlFiles {
+class RemoteStore final : public Store, public std::enable_shared_from_this<RemoteStore> {
  public:
+  explicit RemoteStore(RemoteOptions options)
+      : settings_(std::make_shared<const Settings>(std::move(options))),
+        web_(MakeWeb(settings_, *this)),
+        s3_(MakeS3(settings_)),
+        hub_(MakeHub(settings_)) {}
+
   StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
+    if (!IsUrl(url)) return Store::Open(url);
     if (auto open = FindOpen(url)) return open;
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    ZT_ASSIGN_OR_RETURN(auto bytes, scheme->Open(url));
+    ZT_ASSIGN_OR_RETURN(auto bytes, scheme->Open(url, pins_));
     if (bytes->sequential()) return bytes;
     const MutexLock lock(mutex_);
     open_.emplace_back(url, bytes);
@@ -56,16 +48,24 @@ class Files final : public UrlFiles {
         open_, [&](const auto& each) { return idle > kMostOpen && is_idle(each) && idle-- > 0; });
     return bytes;
   }
-  StatusOr<bool> IsFolder(const std::string& url) override {
+  bool IsFolder(const std::string& url) override {
+    if (!IsUrl(url)) return Store::IsFolder(url);
     if (FindOpen(url) != nullptr) return false;
     if (const auto listed = FindListing(url, false)) return !listed->files.empty();
-    ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    ZT_ASSIGN_OR_RETURN(const bool folder, scheme->IsFolder(url));
+    const auto scheme = SchemeOf(url);
+    if (!scheme.ok() || !(*scheme)->IsFolder(url).value_or(false)) return false;
     const MutexLock lock(mutex_);
-    if (folder) folders_.insert(WithoutSlashes(url));
-    return folder;
+    folders_.insert(WithoutSlashes(url));
+    return true;
+  }
+  bool Exists(const std::string& url) override {
+    return IsUrl(url) ? IsThere(url).value_or(false) : Store::Exists(url);
+  }
+  bool IsFile(const std::string& url) override {
+    return IsUrl(url) ? Exists(url) : Store::IsFile(url);
   }
   StatusOr<std::vector<std::string>> List(const std::string& url) override {
+    if (!IsUrl(url)) return Store::List(url);
     ZT_ASSIGN_OR_RETURN(const auto listing, Ask(url, false));
     std::vector<std::string> names;
     for (const ListPage::Key& file : listing->files) {
@@ -74,6 +74,7 @@ class Files final : public UrlFiles {
     return names;
   }
   StatusOr<std::vector<ListedFile>> ListBelow(const std::string& url) override {
+    if (!IsUrl(url)) return Store::ListBelow(url);
     ZT_ASSIGN_OR_RETURN(const auto listing, Ask(url, true));
     std::vector<ListedFile> files;
     for (const ListPage::Key& file : listing->files) {
@@ -83,9 +84,37 @@ class Files final : public UrlFiles {
     }
     return files;
   }
+  StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
+                                         const FileSinkOptions& options) override {
+    if (!IsUrl(url)) return Store::Create(url, options);
+    const auto scheme = SchemeOf(url);
+    if (!scheme.ok()) return WithFile(scheme.status(), url);
+    const auto forget = [store = weak_from_this(), url] {
+      if (const auto self = store.lock()) self->Forget(url);
+    };
+    return WithFile((*scheme)->Create(url, options, forget), url);
+  }
+
+ private:
+  using SharedListing = std::shared_ptr<const Listing>;
+
+  StatusOr<Scheme*> SchemeOf(const std::string& url) {
+    const std::string scheme = Lower(url.substr(0, url.find("://")));
+    if (scheme == "https" || scheme == "http") return web_.get();
+    if (scheme == "s3") return s3_.get();
+    if (scheme == "hf") return hub_.get();
+    if (scheme == "gs") {
+      return Unsupported(
+          "gs:// is not read; name it s3:// with AWS_ENDPOINT_URL=https://storage.googleapis.com "
+          "and an HMAC key");
+    }
+    if (scheme == "file") return Unsupported("file:// is not read; name the path");
+    return Unsupported("URLs of " + Quote(scheme) + " are not read; https, http, s3 and hf are");
+  }
+
   // A listing answers for the files of its folder. Whether a file is there decides what is read of
   // the folder: if that is not known, the folder cannot be listed either.
-  StatusOr<bool> Exists(const std::string& url) override {
+  StatusOr<bool> IsThere(const std::string& url) {
     for (std::size_t at = url.rfind('/'); at > url.find("://") + 2; at = url.rfind('/', at - 1)) {
       const std::string path = url.substr(at + 1);
       const auto listing = FindListing(url.substr(0, at), path.find('/') != path.npos);
@@ -95,7 +124,7 @@ class Files final : public UrlFiles {
     const std::string folder = url.substr(0, url.rfind('/'));
     if (IsKnownFolder(folder)) {
       const Status status = Ask(folder, false).status();
-      if (status.ok()) return Exists(url);
+      if (status.ok()) return IsThere(url);
       const MutexLock lock(mutex_);
       doubts_.emplace(folder, status);
       return status;
@@ -103,23 +132,14 @@ class Files final : public UrlFiles {
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
     return scheme->Exists(url);
   }
-  void Close() {
-    Pins::The().Clear();
-    const MutexLock lock(mutex_);
-    open_.clear();
-    listings_.clear();
-    folders_.clear();
-    doubts_.clear();
-  }
+
+  // Forgets the open file of this URL, because a new one was written.
   void Forget(const std::string& url) {
-    Pins::The().Forget(url);
+    pins_.Forget(url);
     const MutexLock lock(mutex_);
     std::erase_if(open_, [&](const auto& each) { return each.first == url; });
     listings_.clear();
   }
-
- private:
-  using SharedListing = std::shared_ptr<const Listing>;
 
   static std::string WithoutSlashes(std::string url) {
     while (url.ends_with('/')) url.pop_back();
@@ -159,13 +179,16 @@ class Files final : public UrlFiles {
     asked.below = asked.below || below;
     std::ranges::sort(asked.files, {}, &ListPage::Key::key);
     for (const ListPage::Key& file : asked.files)
-      Pins::The().Add(folder + "/" + file.key, file.bytes, file.etag);
+      pins_.Add(folder + "/" + file.key, file.bytes, file.etag);
     auto listing = std::make_shared<const Listing>(std::move(asked));
     const MutexLock lock(mutex_);
     listings_[folder] = listing;
     return listing;
   }
 
+  const SharedSettings settings_;
+  const std::unique_ptr<Scheme> web_, s3_, hub_;
+  Pins pins_;
   Mutex mutex_;
   std::deque<std::pair<std::string, std::shared_ptr<ByteSource>>> open_ ZT_GUARDED_BY(mutex_);
   std::map<std::string, SharedListing> listings_ ZT_GUARDED_BY(mutex_);
@@ -173,39 +196,27 @@ class Files final : public UrlFiles {
   std::map<std::string, Status> doubts_ ZT_GUARDED_BY(mutex_);
 };
 
-Files& TheFiles() {
-  static Files* const files = new Files;
-  return *files;
-}
-
-StatusOr<std::unique_ptr<Sink>> CreateUrlSink(const std::string& url,
-                                              const FileSinkOptions& options) {
-  ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-  return scheme->Create(url, options);
-}
-
-constexpr std::size_t kMostListed = 500'000, kMostEmpty = 300;
-
-Settings g_settings;
-
-struct Queries {
-  Mutex mutex;
-  std::map<std::string, std::string> of ZT_GUARDED_BY(mutex);
-};
-Queries& TheQueries() {
-  static Queries* const queries = new Queries;
-  return *queries;
-}
+constexpr std::size_t kMostListed = 500'000, kMostEmpty = 300, kMostWarned = 1024;
 
 }  // namespace
 
-const Settings& remote::internal::TheSettings() { return g_settings; }
+Settings::Settings(RemoteOptions options) : RemoteOptions(std::move(options)) {
+  constexpr std::uint64_t kLeastAhead = std::uint64_t{16} << 20;
+  read_ahead = std::max(read_ahead, kLeastAhead);
+}
 
-std::string remote::internal::HiddenQuery(const std::string& url) {
-  Queries& queries = TheQueries();
-  const MutexLock lock(queries.mutex);
-  const auto found = queries.of.find(url);
-  return found == queries.of.end() ? "" : found->second;
+std::chrono::milliseconds Settings::most_wait() const {
+  unsigned seconds = 300;
+  const std::string given = Environment("ZTSTREAM_RETRY_SECONDS");
+  (void)std::from_chars(given.data(), given.data() + given.size(), seconds);
+  return std::chrono::milliseconds(1000 * std::min(retry_seconds.value_or(seconds), 86'400U));
+}
+
+void Settings::Warn(const std::string& line) const {
+  const std::lock_guard lock(mutex_);
+  if (!warn || !warned_.insert(line).second) return;
+  warn(line);
+  if (warned_.size() > kMostWarned) warned_.clear();
 }
 
 Status Pages::Add(const std::string& name) {
@@ -224,39 +235,24 @@ Status Pages::GoOn(std::string next) {
   return OkStatus();
 }
 
-void remote::internal::ForgetOpen(const std::string& url) { TheFiles().Forget(url); }
-
 bool remote::internal::HasExtension(std::string_view path) {
-  const std::string_view name = LastName(path);
+  const std::string_view name = path.substr(path.rfind('/') + 1);
   const std::size_t dot = name.rfind('.');
   return dot != name.npos && dot > 0 && name.size() - dot <= 12 &&
          name.find_first_of("0123456789", dot) == name.npos;
 }
 
-std::string_view remote::internal::LastName(std::string_view url) {
-  return url.substr(url.rfind('/') + 1);
+std::shared_ptr<Store> MakeRemoteStore(RemoteOptions options) {
+  return std::make_shared<RemoteStore>(std::move(options));
 }
 
-void UseRemoteFiles(const RemoteOptions& options) {
-  g_settings = {.no_sign_request = options.no_sign_request, .part_bytes = options.part_bytes};
-  SetReadAhead(options.read_ahead);
-  SetWarnings(options.warn);
-  TheFiles().Close();
-  SetUrlFiles(&TheFiles());
-  SetUrlSinks(CreateUrlSink);
-}
-
-void ForgetRemoteFiles() { TheFiles().Close(); }
-
-StatusOr<std::string> HideQuery(const std::string& path, bool renew) {
+StatusOr<std::string> HideQuery(const std::string& path,
+                                std::map<std::string, std::string>& queries) {
   const std::string scheme = Lower(path.substr(0, path.find(':')));
   if (!IsUrl(path) || (scheme != "https" && scheme != "http")) return path;
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(path));
   if (url.query.empty()) return path;
-  Queries& queries = TheQueries();
-  const MutexLock lock(queries.mutex);
-  const auto [held, fresh] = queries.of.emplace(url.shown(), url.query);
-  if (renew) held->second = url.query;
+  const auto [held, fresh] = queries.emplace(url.shown(), url.query);
   if (!fresh && held->second != url.query) {
     return Annotate(InvalidArgument("it is named twice with different queries; name each once"),
                     url.shown());

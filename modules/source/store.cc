@@ -1,0 +1,101 @@
+// zt.source:store — the files of this machine.
+module;
+
+#include "core/status_macros.h"
+
+module zt.source;
+
+import zt.std;
+import zt.core;
+import zt.sink;
+
+namespace zt {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status NoUrls() { return Unsupported("URLs are not read here; download the file"); }
+
+}  // namespace
+
+StatusOr<std::shared_ptr<ByteSource>> Store::Open(const std::string& name) {
+  return OpenFile(name);
+}
+
+bool Store::IsFolder(const std::string& name) {
+  std::error_code error;
+  return fs::is_directory(name, error);
+}
+
+bool Store::Exists(const std::string& name) {
+  std::error_code error;
+  return fs::exists(name, error);
+}
+
+bool Store::IsFile(const std::string& name) {
+  std::error_code error;
+  return fs::is_regular_file(name, error);
+}
+
+StatusOr<std::vector<std::string>> Store::List(const std::string& folder) {
+  if (IsUrl(folder)) return NoUrls();
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    names.push_back(it->path().filename().string());
+  }
+  if (error) return IoError(error.value(), "cannot list the folder");
+  return names;
+}
+
+StatusOr<std::vector<ListedFile>> Store::ListBelow(const std::string&) { return NoUrls(); }
+
+StatusOr<std::unique_ptr<Sink>> Store::Create(const std::string& name,
+                                              const FileSinkOptions& options) {
+  return CreateFileSink(name, options);
+}
+
+StatusOr<std::shared_ptr<ByteSource>> Store::OpenForEachRead(const std::string& name) {
+  if (!IsUrl(name)) return OpenFileForEachRead(name);  // a URL has no descriptor
+  ZT_ASSIGN_OR_RETURN(auto bytes, Open(name));
+  if (bytes->sequential()) return Unsupported("its server does not support ranges");
+  return bytes;
+}
+
+std::optional<std::uint64_t> Store::SizeOf(const std::string& name) {
+  if (IsUrl(name)) {
+    const auto file = Open(name);
+    return file.ok() ? (*file)->size() : std::nullopt;
+  }
+  std::error_code error;
+  const std::uint64_t bytes = fs::file_size(name, error);
+  if (error) return std::nullopt;
+  return bytes;
+}
+
+StatusOr<std::vector<std::string>> Store::ListFolders(const std::string& folder) {
+  std::vector<std::string> names;
+  if (IsUrl(folder)) {
+    ZT_ASSIGN_OR_RETURN(const std::vector<ListedFile> files, ListBelow(folder));
+    for (const ListedFile& file : files) {
+      std::string name = file.path.substr(0, file.path.find('/'));
+      if (name.size() < file.path.size() && !name.empty()) names.push_back(std::move(name));
+    }
+  } else {
+    ZT_ASSIGN_OR_RETURN(names, List(folder));
+    std::erase_if(names, [&](const std::string& name) {
+      std::error_code error;
+      return !fs::is_directory(fs::symlink_status(fs::path(folder) / name, error));
+    });
+  }
+  std::ranges::sort(names);
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+const std::shared_ptr<Store>& LocalStore() {
+  static const auto* const store = new std::shared_ptr<Store>(std::make_shared<Store>());
+  return *store;
+}
+
+}  // namespace zt
