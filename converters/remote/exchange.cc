@@ -185,15 +185,12 @@ void Exchange::KeepAnswer() {
   answer_.status = OkStatus();
   answer_.head = head_;
   answer_.text = std::move(text_);
-  answer_.received = have_;
   answer_.tag = request.tag;
-  answer_.redirected = !at_first_origin_;
 }
 
 void Exchange::Fail(Status status) {
   answer_.status = std::move(status);
   answer_.head = head_;
-  answer_.received = have_;
 }
 
 void Exchange::Tell() {

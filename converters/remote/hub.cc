@@ -10,7 +10,6 @@ module zt.remote;
 import zt.std;
 import :files;
 import :http;
-import :hub;
 import :object;
 import :options;
 import :s3;
@@ -70,6 +69,69 @@ std::string Token() {
   }
   const std::string path = Environment("HF_TOKEN_PATH");
   return FirstLine(path.empty() ? HubHome() + "/token" : path);
+}
+
+// The parts of "hf://[models/|datasets/|spaces/]ORG/NAME[@REVISION][/PATH]".
+struct HubName {
+  std::string kind = "models";
+  std::string id;  // "ORG/NAME"
+  std::string revision = "main";
+  std::string path;  // in the repository, without slashes around it; empty for the repository
+
+  // Identifies the repository at a revision.
+  std::string repository() const { return kind + "/" + id + "@" + revision; }
+};
+
+// True if a segment of `path` would lead out of the repository's folder.
+bool HasDotSegment(std::string_view path) {
+  while (true) {
+    const std::size_t slash = path.find('/');
+    const std::string_view part = path.substr(0, slash);
+    if (part == "." || part == "..") return true;
+    if (slash == path.npos) return false;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+StatusOr<HubName> ParseHub(const std::string& url) {
+  const auto wrong = [] {
+    return InvalidArgument("it names no repository; write hf://ORG/NAME[@REVISION][/PATH]");
+  };
+  std::string_view rest = std::string_view(url).substr(url.find("://") + 3);
+  while (rest.ends_with('/')) rest.remove_suffix(1);
+  HubName name;
+  for (const std::string_view kind : {"models", "datasets", "spaces"}) {
+    if (rest.starts_with(kind) && rest.substr(kind.size()).starts_with('/')) {
+      name.kind = kind;
+      rest.remove_prefix(kind.size() + 1);
+      break;
+    }
+  }
+  const std::size_t slash = rest.find('/');
+  if (slash == rest.npos || slash == 0) return wrong();
+  const std::size_t end = rest.find_first_of("/@", slash + 1);
+  name.id = rest.substr(0, end);
+  rest = end == rest.npos ? std::string_view() : rest.substr(end);
+  if (name.id.size() == slash + 1 || !std::ranges::all_of(name.id, [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
+      })) {
+    return wrong();
+  }
+  if (rest.starts_with('@')) {
+    rest.remove_prefix(1);
+    std::size_t until = rest.find('/');
+    // These revisions contain slashes: refs/pr/1, refs/convert/parquet.
+    if (rest.starts_with("refs/"))
+      until = rest.find('/', std::min(rest.find('/', 5), rest.size() - 1) + 1);
+    name.revision = PercentDecoded(rest.substr(0, until));
+    rest = until == rest.npos ? std::string_view() : rest.substr(until);
+    if (name.revision.empty()) return wrong();
+  }
+  if (rest.starts_with('/')) rest.remove_prefix(1);
+  name.path = rest;
+  if (HasDotSegment(name.id) || HasDotSegment(name.revision) || HasDotSegment(name.path))
+    return InvalidArgument("no part of a name of the Hub may be . or ..");
+  return name;
 }
 
 // The folder of a repository in the cache: "models--ORG--NAME".
@@ -298,59 +360,7 @@ class HubFiles final : public Scheme {
   std::map<std::string, Snapshot> known_ ZT_GUARDED_BY(mutex_);
 };
 
-// True if a segment of `path` would lead out of the repository's folder.
-bool HasDotSegment(std::string_view path) {
-  while (true) {
-    const std::size_t slash = path.find('/');
-    const std::string_view part = path.substr(0, slash);
-    if (part == "." || part == "..") return true;
-    if (slash == path.npos) return false;
-    path.remove_prefix(slash + 1);
-  }
-}
-
 }  // namespace
-
-StatusOr<HubName> ParseHub(const std::string& url) {
-  const auto wrong = [] {
-    return InvalidArgument("it names no repository; write hf://ORG/NAME[@REVISION][/PATH]");
-  };
-  std::string_view rest = std::string_view(url).substr(url.find("://") + 3);
-  while (rest.ends_with('/')) rest.remove_suffix(1);
-  HubName name;
-  for (const std::string_view kind : {"models", "datasets", "spaces"}) {
-    if (rest.starts_with(kind) && rest.substr(kind.size()).starts_with('/')) {
-      name.kind = kind;
-      rest.remove_prefix(kind.size() + 1);
-      break;
-    }
-  }
-  const std::size_t slash = rest.find('/');
-  if (slash == rest.npos || slash == 0) return wrong();
-  const std::size_t end = rest.find_first_of("/@", slash + 1);
-  name.id = rest.substr(0, end);
-  rest = end == rest.npos ? std::string_view() : rest.substr(end);
-  if (name.id.size() == slash + 1 || !std::ranges::all_of(name.id, [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
-      })) {
-    return wrong();
-  }
-  if (rest.starts_with('@')) {
-    rest.remove_prefix(1);
-    std::size_t until = rest.find('/');
-    // These revisions contain slashes: refs/pr/1, refs/convert/parquet.
-    if (rest.starts_with("refs/"))
-      until = rest.find('/', std::min(rest.find('/', 5), rest.size() - 1) + 1);
-    name.revision = PercentDecoded(rest.substr(0, until));
-    rest = until == rest.npos ? std::string_view() : rest.substr(until);
-    if (name.revision.empty()) return wrong();
-  }
-  if (rest.starts_with('/')) rest.remove_prefix(1);
-  name.path = rest;
-  if (HasDotSegment(name.id) || HasDotSegment(name.revision) || HasDotSegment(name.path))
-    return InvalidArgument("no part of a name of the Hub may be . or ..");
-  return name;
-}
 
 std::string NextPage(const HttpHead& head) {
   for (const auto& [field, value] : head.fields) {

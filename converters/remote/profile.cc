@@ -106,9 +106,8 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given)
   if (!profile.named) profile.name = "default";
   ZT_ASSIGN_OR_RETURN(const Sections config,
                       ReadIni("AWS_CONFIG_FILE", ".aws/config", profile.missing));
-  ZT_ASSIGN_OR_RETURN(
-      const Sections secrets,
-      ReadIni("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", profile.missing));
+  ZT_ASSIGN_OR_RETURN(const Sections secrets,
+                      ReadIni("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials", profile.missing));
   const Members* members = Section(config, "profile", profile.name);
   if (members == nullptr && profile.name == "default" && config.contains("default"))
     members = &config.at("default");
@@ -133,8 +132,9 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given)
   const Members* const named = Section(config, "services", services);
   if (named != nullptr && named->contains("s3") && profile.settings->endpoint_url.empty() &&
       FirstSet({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}).empty()) {
-    return Unsupported("profile " + Quote(profile.name) + " takes the endpoint of S3 from services " +
-                       Quote(services) + ", which are not read; set AWS_ENDPOINT_URL_S3");
+    return Unsupported("profile " + Quote(profile.name) +
+                       " takes the endpoint of S3 from services " + Quote(services) +
+                       ", which are not read; set AWS_ENDPOINT_URL_S3");
   }
   while (profile.endpoint.ends_with('/')) profile.endpoint.pop_back();
   return profile;

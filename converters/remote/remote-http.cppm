@@ -15,37 +15,35 @@ struct HttpAnswer {
   // An error if there was no complete answer, or if it was not accepted. Otherwise see head.status.
   Status status;
   HttpHead head;
-  std::string text;            // the body, unless it went to `into` or `consume`
-  std::uint64_t received = 0;  // bytes of the body that went to `into` or `consume`
-  bool lost = false;           // no answer arrived, but the server may have acted
-  bool resent = false;         // so may it have at an earlier try
-  std::string tried = {};      // for messages: how often it was tried, if more than once
-  bool redirected = false;     // another server than the first one answered
-  std::uint64_t tag = 0;       // of the request
+  std::string text;        // the body, unless it went to `into` or `consume`
+  bool lost = false;       // no answer arrived, but the server may have acted
+  bool resent = false;     // so may it have at an earlier try
+  std::string tried = {};  // for messages: how often it was tried, if more than once
+  std::uint64_t tag = 0;   // of the request
 
   bool ok() const { return status.ok() && head.status >= 200 && head.status < 300; }
 };
 
 // A request. Its functions are called by one thread of the transport and must not block.
 struct HttpRequest {
-  SharedSettings settings;  // of the store that asks
+  SharedSettings settings = {};  // of the store that asks
   std::string method = "GET";
-  std::string url;
-  std::vector<std::string> fields;  // "name: value"
+  std::string url = {};
+  std::vector<std::string> fields = {};  // "name: value"
   // Fields that only the first server receives, not a redirect.
-  std::vector<std::string> secrets;
+  std::vector<std::string> secrets = {};
   // Signs the fields of a try to the first server: appends what proves who asks.
   std::function<void(std::vector<std::string>&)> sign = {};
   std::uint64_t tag = 0;  // comes back with the answer
-  std::string ca_file;
+  std::string ca_file = {};
   // True to ignore the proxies of the environment, as for this machine.
   bool direct = false;
-  std::optional<ByteRange> range;
+  std::optional<ByteRange> range = {};
   // The body of PUT and POST. The caller keeps it until the answer has arrived.
-  std::span<const std::byte> body;
+  std::span<const std::byte> body = {};
   // The buffer for the body of a 2xx answer, which must fill it. If the body ends early, the rest
   // is requested again.
-  std::span<std::byte> into;
+  std::span<std::byte> into = {};
   // Without `into` and `consume`, the body goes to the text of the answer. A longer body of a 2xx
   // answer is an error.
   std::size_t most_text = 256 << 10;
@@ -95,10 +93,6 @@ class Transport {
   void Resume(const std::shared_ptr<Exchange>& exchange);
   // Sends a request and waits for its answer.
   HttpAnswer Perform(HttpRequest request);
-
-  // Bytes of the bodies of all requests.
-  std::uint64_t received() const;
-  std::uint64_t sent() const;
 
   struct State;
 

@@ -19,7 +19,7 @@ struct Profile {
   SharedSettings settings = {};
   std::string name = {};
   bool named = false, exists = false;
-  std::string missing = {};  // which file a variable names that is not there
+  std::string missing = {};           // which file a variable names that is not there
   Members config = {}, secrets = {};  // of the configuration, with its SSO session; of the keys
   std::string region = {}, endpoint = {};
 

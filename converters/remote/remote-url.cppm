@@ -25,8 +25,6 @@ std::string ShellQuoted(std::string_view text);
 std::string_view Trimmed(std::string_view text);
 std::string Lower(std::string_view text);
 std::string Hex(std::span<const std::byte> bytes);
-// The bytes of pairs of hexadecimal digits.
-std::string Unhex(std::string_view digits);
 std::string Base64(std::span<const std::byte> bytes);
 // A variable of the environment; empty if it is not set.
 std::string Environment(const char* name);

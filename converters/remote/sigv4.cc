@@ -1,6 +1,8 @@
 // zt.remote:sigv4 — signs requests, because libcurl's signatures differ between its versions.
 module;
 
+#define OPENSSL_SUPPRESS_DEPRECATED
+#include <openssl/sha.h>
 #include <time.h>
 
 module zt.remote;
@@ -8,16 +10,17 @@ module zt.remote;
 import zt.std;
 import :sigv4;
 import :url;
-import zt.digest;
 
 namespace zt::remote::internal {
 namespace {
 
 std::string Sha256(std::initializer_list<std::string_view> parts) {
-  const auto hasher = MakeHasher(DigestKind::kSha256);
-  for (const std::string_view part : parts) hasher->Update(std::as_bytes(std::span(part)));
-  const std::string text = hasher->Finish();
-  return Unhex(std::string_view(text).substr(text.find(':') + 1));
+  SHA256_CTX context;
+  SHA256_Init(&context);
+  for (const std::string_view part : parts) SHA256_Update(&context, part.data(), part.size());
+  std::string digest(SHA256_DIGEST_LENGTH, '\0');
+  SHA256_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
+  return digest;
 }
 
 // HMAC with SHA-256, RFC 2104. libcrypto's own would link all of its algorithms.

@@ -243,23 +243,16 @@ std::size_t MostLanes() {
 
 }  // namespace
 
-// The bytes of the bodies of all requests.
-struct Traffic {
-  std::atomic<std::uint64_t> received = 0, sent = 0;
-};
-
 // A thread with connections of its own. Never deleted once its thread runs.
 class Lane {
  public:
-  Lane(const Curl& library, Traffic& traffic)
-      : curl(library), multi(library.multi_init()), total(traffic) {}
+  explicit Lane(const Curl& library) : curl(library), multi(library.multi_init()) {}
   ~Lane() { curl.multi_cleanup(multi); }
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   const Curl& curl;
   CURLM* multi;
-  Traffic& total;
   std::thread thread;
   std::atomic<std::size_t> load = 0;  // exchanges without a final answer
 
@@ -405,11 +398,6 @@ class Lane {
     char* address = nullptr;
     curl.easy_getinfo(attempt.easy, CURLINFO_PRIMARY_IP, &address);
     if (address != nullptr && !attempt.proxied) end.address = address;
-    curl_off_t down = 0, up = 0;
-    curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_DOWNLOAD_T, &down);
-    curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_UPLOAD_T, &up);
-    total.received += static_cast<std::uint64_t>(down);
-    total.sent += static_cast<std::uint64_t>(up);
     curl.multi_remove_handle(multi, attempt.easy);
     active.erase(exchange.get());
     if (exchange->EndTry(end)) {
@@ -425,13 +413,12 @@ struct Transport::State {
 
   const Curl& curl;
   const ::pid_t process = ::getpid();
-  Traffic total;
   Mutex mutex;
   std::vector<std::unique_ptr<Lane>> lanes ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
 
   Status AddLane() ZT_REQUIRES(mutex) try {
-    auto lane = std::make_unique<Lane>(curl, total);
+    auto lane = std::make_unique<Lane>(curl);
     lanes.reserve(lanes.size() + 1);
     const NoSignals none;
     lane->thread = std::thread([lane = lane.get()] { lane->Run(); });
@@ -529,8 +516,5 @@ HttpAnswer Transport::Perform(HttpRequest request) {
   while (!answer) told.wait(lock);
   return *std::move(answer);
 }
-
-std::uint64_t Transport::received() const { return state_->total.received; }
-std::uint64_t Transport::sent() const { return state_->total.sent; }
 
 }  // namespace zt::remote::internal

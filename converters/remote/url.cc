@@ -17,13 +17,6 @@ namespace {
 
 constexpr char kDigits[] = "0123456789ABCDEF";
 
-int HexDigit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 // The address that a host is written as, mapped to IPv6; nullopt for a name. The system takes
 // 127.1, 0x7f000001 and 2130706433, too.
 std::optional<std::array<unsigned char, 16>> AddressOf(std::string_view host) {
@@ -139,13 +132,12 @@ std::string ShellQuoted(std::string_view text) {
 std::string PercentDecoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && HexDigit(text[i + 1]) >= 0 &&
-        HexDigit(text[i + 2]) >= 0) {
-      out += static_cast<char>(HexDigit(text[i + 1]) << 4 | HexDigit(text[i + 2]));
-      i += 2;
-    } else {
-      out += text[i];
-    }
+    unsigned char byte = 0;
+    const char* const digits = text.data() + i + 1;
+    const bool escape = text[i] == '%' && i + 2 < text.size() &&
+                        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    out += escape ? static_cast<char>(byte) : text[i];
+    if (escape) i += 2;
   }
   return out;
 }
@@ -167,16 +159,9 @@ std::string Lower(std::string_view text) {
 std::string Hex(std::span<const std::byte> bytes) {
   std::string out;
   for (const std::byte byte : bytes) {
-    out += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> 4];
-    out += "0123456789abcdef"[std::to_integer<unsigned>(byte) & 15];
+    for (const int shift : {4, 0})
+      out += "0123456789abcdef"[std::to_integer<unsigned>(byte) >> shift & 15];
   }
-  return out;
-}
-
-std::string Unhex(std::string_view digits) {
-  std::string out;
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2)
-    out += static_cast<char>(HexDigit(digits[i]) << 4 | HexDigit(digits[i + 1]));
   return out;
 }
 
