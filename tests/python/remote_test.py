@@ -85,6 +85,20 @@ class Stores(Remote):
             with self.assertRaisesRegex(ztstream.Error, "there is no profile 'other'"):
                 ztstream.open("s3://closed/v.zt", **{**options, "profile": "other"})
 
+    def test_a_commit_of_each(self):
+        """A repository is read at one commit from opening on; who opens it again reads the next one."""
+        self.server.fault = None
+        hub, old, new = self.server.hub, *self.server.hub.commits
+        hub.repositories["org/name"] = {"w.zt": self.server.files["w.zt"]}
+        hub.revisions["main"] = old
+        with ztstream.open("hf://org/name/w.zt") as first:
+            hub.revisions["main"] = new
+            with ztstream.open("hf://org/name/w.zt") as second:
+                for file, commit in ((first, old), (second, new)):
+                    self.server.requests.clear()
+                    self.assertTrue((file["w"].numpy() == self.values).all())
+                    self.assertEqual({request.path.split("/resolve/")[1].split("/")[0] for request in self.server.requests}, {commit})
+
     def test_queries(self):
         """Of one URL, at the same time: each is sent what it was given."""
         self.server.fault = None
