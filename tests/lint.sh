@@ -57,11 +57,11 @@ rule 'Includes come before imports.' included_after_import "${sources[@]}"
 rule 'A kernel is a plain translation unit: no import, no module.' \
   search '^(export )?(import|module)[ ;]' $(matching '_kernel\.(cc|h)$')
 
-# What an option of the program is called is the program's to say: C, C++ and Python have other words for it. A room that says
-# it no longer leaves this list.
-rooms_naming_options='modules/(format|reader|source|writer)|converters/(gguf|hdf5|npy|onnx|open|parts|remote|safetensors|strided|torch)'
-rule 'A message of a library names an option of the program.' search '^[^/]*"[^"]*(^|[^-a-z])--[a-z]' \
-  $(matching '^(modules|converters|capi)/.*\.(cppm|cc|h)$' | grep -vE "^($rooms_naming_options)/")
+# What an option of the program is called is the program's to say: C, C++ and Python have other words for it (WithAdvice).
+program_options=$(grep -oE '^    \{k[A-Za-z| &~]+, [^,]+, "[a-z-]+", "' cli/args/options.cc | cut -d'"' -f2 | sort -u | paste -sd'|')
+rule 'A message of a library names an option or a command of the program.' \
+  search "^[^/]*\"[^\"]*((^|[^-a-z])--($program_options)([^-a-z]|\$)|[( ]-f[ ;)\"]|ztstream (convert|inspect|verify|diff|extract) )" \
+  $(matching '^(modules|converters|capi)/.*\.(cppm|cc|h)$')
 
 rule 'Imports equal DEPS, and the table in docs/ARCHITECTURE.md equals both.' python3 -B tests/lint_modules.py
 

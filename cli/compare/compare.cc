@@ -504,8 +504,8 @@ StatusOr<Comparison> Compare(TensorSource& first, TensorSource& second,
 
 StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, const Common& common,
                                     std::string_view verb, CompareOptions options) {
-  WarnAll(common, first.warnings());
-  WarnAll(common, second.warnings());
+  WarnAll(common, WordedWarnings(common, first));
+  WarnAll(common, WordedWarnings(common, second));
   ProgressBar bar(common, verb);
   options.threads = common.threads;
   options.memory_bytes = common.memory;

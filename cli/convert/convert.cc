@@ -145,7 +145,7 @@ Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
   if (args.left_out != nullptr && !args.left_out->empty()) {
     Json& left_out = out["left_out"] = Json::array();
     for (const LeftOut& each : *args.left_out)
-      left_out.push_back({{"path", each.path}, {"why", each.why}});
+      left_out.push_back({{"path", each.path}, {"why", each.why + AdviceText(args, each.advice)}});
   }
   out["bytes_in"] = plan.input_bytes(source);
   out["bytes_decoded"] = plan.output_bytes();
@@ -384,7 +384,7 @@ Status Convert(const Args& args) {
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
   std::vector<std::string> file_warnings = PlanFiles(args, *source, plan);
   if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan));
-  std::vector<std::string> warnings = source->warnings();
+  std::vector<std::string> warnings = WordedWarnings(args, *source);
   for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
   for (std::string& warning : UnusedQuant(args, *source)) warnings.push_back(std::move(warning));
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
@@ -399,7 +399,7 @@ Status Convert(const Args& args) {
   if (args.dry_run && !shards) {
     Status replaces = CheckOutput(args.output, args.force);
     if (replaces.ok()) replaces = CheckIsNoInput(args, source.get(), true);
-    if (!replaces.ok()) warnings.push_back("without --dry-run this fails: " + Message(replaces));
+    if (!replaces.ok()) warnings.push_back("without --dry-run this fails: " + Worded(args, replaces));
   }
   WarnAll(args, warnings);
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));

@@ -94,7 +94,8 @@ StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const Te
 void NoteLeftOut(const Args& args) {
   if (args.quiet || args.left_out == nullptr || args.left_out->empty()) return;
   if (args.verbose) {
-    for (const LeftOut& each : *args.left_out) Note(each.path + ": left out: " + each.why);
+    for (const LeftOut& each : *args.left_out)
+      Note(each.path + ": left out: " + each.why + AdviceText(args, each.advice));
     return;
   }
   Note(Counted(args.left_out->size(), "file") + (args.left_out->size() == 1 ? " is" : " are") +

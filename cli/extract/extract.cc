@@ -233,7 +233,7 @@ class Extraction {
                  : WithFile(outputs.status(), args_.file());
     }
     outputs_ = *std::move(outputs);
-    warnings_ = source_.warnings();
+    warnings_ = WordedWarnings(args_, source_);
     for (const auto& [file, layout] : outputs_) {
       warnings_.insert(warnings_.end(), layout.warnings.begin(), layout.warnings.end());
       file_bytes_ += layout.bytes;

@@ -454,7 +454,8 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
   auto planned = MakeFolderPlan(args, source, selected);
   if (!planned.ok()) return WithFile(planned.status(), args.file());
   FolderPlan plan = *std::move(planned);
-  plan.warnings.insert(plan.warnings.begin(), source.warnings().begin(), source.warnings().end());
+  const std::vector<std::string> warnings = WordedWarnings(args, source);
+  plan.warnings.insert(plan.warnings.begin(), warnings.begin(), warnings.end());
   WarnAll(args, plan.warnings);
   Restoration run(args, source, plan);
   ZT_RETURN_IF_ERROR(run.Run());
@@ -486,7 +487,7 @@ Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file
   if (args.json) {
     Json output = {{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}};
     return PrintJson(args, ExtractedJson(args, source, std::move(output), 0, file.bytes,
-                                         source.warnings(), bar.seconds()));
+                                         WordedWarnings(args, source), bar.seconds()));
   }
   if (!args.quiet) Note(SummaryText(args.output, 0, file.bytes, file.bytes, bar.seconds(), 1));
   return OkStatus();

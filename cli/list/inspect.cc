@@ -177,14 +177,15 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& p
 }
 
 // Shards as their index makes them one; opening the source has compared it with them both ways.
-StatusOr<Listing> ListIndex(const std::string& path, const TensorSource& source) {
-  ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path, TheStore()));
+StatusOr<Listing> ListIndex(const Common& common, const std::string& path,
+                            const TensorSource& source) {
+  ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
   std::map<std::string, ShardIndex::File> shards = index.files;
   for (const auto& [tensor, shard] : index.weight_map) shards.try_emplace(shard);
   Listing listing;
   listing.format = "zt";
   listing.attributes = source.attributes();
-  listing.warnings = source.warnings();
+  listing.warnings = WordedWarnings(common, source);
   for (const auto& [name, file] : shards) {
     const auto reader = OpenReader((std::filesystem::path(path).parent_path() / name).string());
     if (!reader.ok()) return Annotate(reader.status(), name);
@@ -197,11 +198,11 @@ StatusOr<Listing> ListIndex(const std::string& path, const TensorSource& source)
   return listing;
 }
 
-Listing ListSource(const TensorSource& source) {
+Listing ListSource(const Common& common, const TensorSource& source) {
   Listing listing;
   listing.format = source.format();
   listing.attributes = source.attributes();
-  listing.warnings = source.warnings();
+  listing.warnings = WordedWarnings(common, source);
   std::map<Identity, std::uint32_t> known;
   for (std::uint32_t o = 0; o < source.objects().size(); ++o) {
     const Object& object = source.objects()[o];
@@ -250,8 +251,8 @@ StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) 
     }
   }
   ZT_ASSIGN_OR_RETURN(opened, OpenInputs({path}, args.source_options()));
-  if (!IsIndexPath(path)) return ListSource(*opened);
-  return WithFile(ListIndex(path, *opened), path);
+  if (!IsIndexPath(path)) return ListSource(args, *opened);
+  return WithFile(ListIndex(args, path, *opened), path);
 }
 
 // The operands. The first is a file, and each other one that exists; the rest are words that mean

@@ -91,7 +91,7 @@ StatusOr<Input> Open(const Args& args) {
     }
   }
   ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args.source_options()));
-  WarnAll(args, input.source->warnings());
+  WarnAll(args, WordedWarnings(args, *input.source));
   return input;
 }
 

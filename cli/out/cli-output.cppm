@@ -24,6 +24,15 @@ void Note(std::string_view text);
 void Warn(std::string_view message);
 // Warn of each message, unless --quiet was given.
 void WarnAll(const Common& common, std::span<const std::string> messages);
+// What would help, in terms of the command's options: "; --exclude leaves it out". Empty if it has
+// no option for it.
+std::string AdviceText(const Common& common, std::optional<Advice> advice);
+// Message(status) and the text of its advice.
+std::string Worded(const Common& common, const Status& status);
+// The same as {"exclude": "--exclude leaves it out"}.
+Json AdviceJson(const Common& common, const Status& status);
+// The warnings of a source with their advice.
+std::vector<std::string> WordedWarnings(const Common& common, const TensorSource& source);
 // While it is locked, no line is printed on standard error.
 std::mutex& Lines();
 

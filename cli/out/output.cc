@@ -57,7 +57,9 @@ Json ErrorJson(const Common& common, const Status& status) {
   Json error = {{"exit_status", ExitStatus(status)}};
   if (const auto file = FileOf(status)) error["file"] = *file;
   if (const auto tensor = TensorOf(status)) error["tensor"] = *tensor;
-  error["message"] = Message(status);
+  error["message"] = Worded(common, status);
+  if (Json advice = AdviceJson(common, status); !advice.empty())
+    error["advice"] = std::move(advice);
   Json json = Envelope(common, false);
   json["error"] = std::move(error);
   return json;
@@ -92,7 +94,7 @@ int Fail(const Common& common, const Status& status) {
   const bool of_input =
       status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kUnimplemented;
   if (of_input && Ended()) return Fail(common, Cancelled("interrupted"));
-  Note(Message(status));
+  Note(Worded(common, status));
   if (common.json) {
     const Json json = ErrorJson(common, status);
     if (common.product_on_output) {

@@ -167,10 +167,7 @@ StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
     }
     return DescriptorSink(STDOUT_FILENO, "standard output");
   }
-  auto sink = TheStore().Create(output, options);
-  if (IsUrl(output) && sink.status().code() == StatusCode::kAlreadyExists)
-    return WithFact(sink.status(), std::string(sink.status().message()) + "; use -f to replace it");
-  return sink;
+  return CreateFileSink(output, options);
 }
 
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {
@@ -211,7 +208,7 @@ Status CheckOutput(const std::string& output, bool force) {
   std::error_code error;
   if (output == "-" || force || IsUrl(output) || !fs::is_regular_file(output, error))
     return OkStatus();
-  return WithFile(AlreadyExists("the output exists already; use -f to replace it"), output);
+  return WithFile(WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace), output);
 }
 
 }  // namespace internal

@@ -76,6 +76,9 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cut,
                   const std::string& index);
 
+// The refusal to replace an index.
+Status OtherIndex();
+
 // What a shard's path holds, for those who write it.
 enum class ShardState {
   kAbsent,     // no file

@@ -182,12 +182,7 @@ Status WriteIndex(const std::string& path, std::string_view text, const FileSink
   if (TheStore().Exists(path)) {
     ZT_ASSIGN_OR_RETURN(const bool same, WithFile(Holds(path, text), path));
     if (same) return OkStatus();
-    if (!options.overwrite) {
-      return WithFile(
-          AlreadyExists(
-              "the index exists already and belongs to other shards; use -f to replace it"),
-          path);
-    }
+    if (!options.overwrite) return WithFile(OtherIndex(), path);
   }
   const Status written = WriteText(path, text, options);
   if (written.code() != StatusCode::kAlreadyExists) return written;

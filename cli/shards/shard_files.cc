@@ -148,9 +148,14 @@ StatusOr<ShardState> FindShard(const std::string& path, const ShardStamp& stamp,
   if (state.ok()) return state;
   if (state.status().code() == StatusCode::kUnavailable) return WithFile(state.status(), path);
   if (force) return ShardState::kUnvouched;
-  return WithFile(AlreadyExists("the output exists already, and " + Message(state.status()) +
-                                "; use -f to replace it"),
+  return WithFile(WithAdvice(AlreadyExists("the output exists already, and " + Message(state.status())),
+                             Advice::kReplace),
                   path);
+}
+
+Status OtherIndex() {
+  return WithAdvice(AlreadyExists("the index exists already and belongs to other shards"),
+                    Advice::kReplace);
 }
 
 }  // namespace zt::cli::internal

@@ -171,9 +171,7 @@ Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
   const std::string path = IndexPath(args.output, version);
   if (args.force || !TheStore().Exists(path)) return OkStatus();
   if (PlanOfIndex(path, version) == cut.digest) return OkStatus();
-  return WithFile(
-      AlreadyExists("the index exists already and belongs to other shards; use -f to replace it"),
-      path);
+  return WithFile(OtherIndex(), path);
 }
 
 }  // namespace
@@ -205,7 +203,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
                        request.only == 0 ? IndexPath(args.output, plan.spec) : std::string());
   if (place.ok() && request.only == 0) place = CheckIndex(args, cut, plan.spec);
   if (args.dry_run && !place.ok()) {
-    const std::string line = "without --dry-run this fails: " + Message(place);
+    const std::string line = "without --dry-run this fails: " + Worded(args, place);
     WarnAll(args, std::span(&line, 1));
     json["warnings"].push_back(line);
   }

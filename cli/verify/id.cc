@@ -89,7 +89,7 @@ StatusOr<std::string> Id(const Args& args) {
   ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
-  WarnAll(args, source->warnings());
+  WarnAll(args, WordedWarnings(args, *source));
   WarnAll(args, rules.Warnings());
   std::unordered_set<std::string_view> kept;
   for (const PlannedObject& object : plan.objects) kept.insert(object.object->name);

@@ -47,7 +47,7 @@ std::string ProblemText(const VerifyProblem& problem) {
 int ReportUnreadable(const Args& args, const Status& cause) {
   const Status status = WithFile(cause, args.file());
   if (cause.code() != StatusCode::kDataLoss) return Fail(args, status);
-  Note(Message(status));
+  Note(Worded(args, status));
   if (!args.json) return 1;
   Json json = Envelope(args, false);
   json["file"] = args.file();
@@ -234,8 +234,10 @@ class Verification {
     }
     const auto weights = FindWeightFiles(reader->manifest().attributes, reader->files());
     if (!weights.ok()) found.problems.push_back({path, {"", "", Fact(weights.status())}});
-    for (VerifyProblem& problem : report.problems)
+    for (VerifyProblem& problem : report.problems) {
+      problem.message += AdviceText(args_, problem.advice);
       found.problems.push_back({path, std::move(problem)});
+    }
     VerifyReport& totals = found.totals;
     for (VerifyProblem& each : report.unverified) totals.unverified.push_back(std::move(each));
     for (VerifyProblem& each : report.undecodable) totals.undecodable.push_back(std::move(each));

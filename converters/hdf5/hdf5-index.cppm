@@ -13,6 +13,7 @@ struct Dataset {
   std::uint64_t address = 0;  // offset of its object header, equal for all its names
   std::string problem;        // why it cannot be converted; empty if it can
   bool damaged = false;       // the problem is one of the file, not of this program
+  bool too_large = false;     // ... and more memory solves it
   std::string element;        // name of the element type
   Shape shape;
   std::uint64_t swap = 1;    // size of the units whose bytes are reversed; 1: none

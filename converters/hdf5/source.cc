@@ -171,10 +171,9 @@ class Hdf5Source final : public TensorSource {
       Count(dataset, size);
     }
     if (!dataset.problem.empty()) {
-      dataset.problem += "; --exclude leaves it out";
-      problems_.emplace(
-          static_cast<std::uint32_t>(objects_.size()),
-          dataset.damaged ? InvalidData(dataset.problem) : Unsupported(dataset.problem));
+      Status why = dataset.damaged ? InvalidData(dataset.problem) : Unsupported(dataset.problem);
+      problems_.emplace(static_cast<std::uint32_t>(objects_.size()),
+                        dataset.too_large ? WithAdvice(why, Advice::kMemory) : std::move(why));
     }
     objects_.push_back(std::move(object));
     accesses_.push_back(std::move(access));
@@ -186,9 +185,7 @@ class Hdf5Source final : public TensorSource {
     Object object{.name = name, .format = "hdf5.other", .shape = {0}};
     object.components.push_back({"data", {DType::kU8, ""}, 0});
     ZT_RETURN_IF_ERROR(WithTensor(ValidateObject(object), name));
-    problems_.emplace(
-        static_cast<std::uint32_t>(objects_.size()),
-        WithFact(status, std::string(status.message()) + "; --exclude leaves it out"));
+    problems_.emplace(static_cast<std::uint32_t>(objects_.size()), status);
     objects_.push_back(std::move(object));
     accesses_.emplace_back();
     return OkStatus();
@@ -232,7 +229,8 @@ class Hdf5Source final : public TensorSource {
           "a row of its chunks takes more than a quarter of the memory limit, and each "
           "chunk would have to be decoded " +
           std::to_string(access.blocks.decoded) +
-          " times; raise the limit (--memory), or repack it with other chunks (h5repack)";
+          " times; repack it with other chunks (h5repack)";
+      dataset.too_large = true;
     }
     return OkStatus();
   }

@@ -248,7 +248,8 @@ class Walker {
       dataset.problem =
           "its chunks of " + std::to_string(*bytes) +
           " bytes are decoded whole, and may take a quarter of the memory limit each, " +
-          std::to_string(most_chunk_) + " bytes; raise the limit (--memory)";
+          std::to_string(most_chunk_) + " bytes";
+      dataset.too_large = true;
       return OkStatus();
     }
     const int filters = H5Pget_nfilters(made);

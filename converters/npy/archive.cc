@@ -62,11 +62,11 @@ std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std:
 // OK if the object is a single array that an .npy header can describe.
 Status CheckDense(const Object& object) {
   if (object.format != "dense" || object.components.size() != 1) {
-    return Unsupported("format " + Quote(object.format) + " is not an array" +
-                       (object.format.starts_with("gguf.") ? "; --dequantize makes numbers of it"
-                        : object.format.starts_with("sparse")
-                            ? "; a sparse matrix is an .npz of its own"
-                            : ""));
+    const bool sparse = object.format.starts_with("sparse");
+    const Status why =
+        Unsupported("format " + Quote(object.format) + " is not an array" +
+                    (sparse ? "; a sparse matrix is an .npz of its own" : ""));
+    return object.format.starts_with("gguf.") ? WithAdvice(why, Advice::kDequantize) : why;
   }
   const Component& data = object.components.front();
   if (data.bytes == kUnknownSize) return Unsupported("its size is not known in advance");
@@ -302,8 +302,9 @@ class ArchivePlan {
     }
     if (name.size() > kMaxEntryName) return Unsupported("its name is too long for a zip archive");
     if (LeadsOut(name)) {
-      return Unsupported(
-          "a zip archive with this name would be unpacked outside its folder; --rename it");
+      return WithAdvice(
+          Unsupported("a zip archive with this name would be unpacked outside its folder"),
+          Advice::kRename);
     }
     return OkStatus();
   }
@@ -387,8 +388,9 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
   const Component& values = object.components[values_at];
   const DescrText value_type = DescrOf(values.element);
   if (!value_type.named) {
-    return Unsupported("scipy has no matrices of " + std::string(Name(values.element)) +
-                       "; convert it with --dtype first");
+    return WithAdvice(
+        Unsupported("scipy has no matrices of " + std::string(Name(values.element))),
+        Advice::kDtype);
   }
   const std::uint64_t count = values.bytes / ElementBytes(values.element);
   for (std::uint32_t c = 0; c < object.components.size(); ++c) {
@@ -483,12 +485,12 @@ std::vector<std::string> NpyLosses(const TensorSource& source,
     const bool narrow = types.size() > (wide ? 1u : 0u);
     lines.push_back("numpy has no name for " + list + ": " + std::to_string(unnamed) +
                     (unnamed == 1 ? " array is" : " arrays are") + " written as '|V'" +
-                    (numbers ? "; --dtype f32 makes them float32" : "") +
+                    (numbers ? "; as f32 they are numbers" : "") +
                     "; in numpy: " + (wide ? ".view('<u2')" : "") + (wide && narrow ? " or " : "") +
                     (narrow ? ".view('u1')" : "") + " is the bits");
   }
   if (coo_of_f16 > 0) {
-    lines.push_back("scipy does not load coo matrices of f16; --dtype f32 makes them float32");
+    lines.push_back("scipy does not load coo matrices of f16, but does of f32");
   }
   static constexpr std::string_view kKept[] = {kScipyFormat, kScipyIsArray};
   std::string lost = LostAttributes(source, objects, kKept, "numpy's files do not keep");

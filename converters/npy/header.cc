@@ -317,12 +317,10 @@ Status NoTensor(const Descr& descr) {
   switch (descr.kind) {
     case 'O':
       return Unsupported("object arrays (" + quoted +
-                         ") are pickles, which run code when they are loaded; save numbers, or "
-                         "leave it out (--exclude)");
+                         ") are pickles, which run code when they are loaded; save numbers");
     case 'S':
     case 'U':
-      return Unsupported("string arrays (" + quoted +
-                         ") are not supported; leave it out (--exclude)");
+      return Unsupported("string arrays (" + quoted + ") are not supported");
     case 'M':
     case 'm':
       return Unsupported("date and time arrays (" + quoted +
@@ -335,16 +333,16 @@ Status NoTensor(const Descr& descr) {
       }
       [[fallthrough]];
     default:
-      return Unsupported(quoted + " is not supported; leave it out (--exclude)");
+      return Unsupported(quoted + " is not supported");
   }
 }
 
 StatusOr<ArrayType> VoidType(const Descr& descr, const std::optional<ElementType>& given) {
   const std::string quoted = "dtype " + Quote(descr.text);
   if (!given) {
-    return Unsupported(quoted +
-                       " does not state the element type (numpy saves bfloat16 and fp8 like "
-                       "this); name it with --npy-void");
+    return WithAdvice(Unsupported(quoted + " does not state the element type (numpy saves bfloat16 "
+                                           "and fp8 like this)"),
+                      Advice::kVoidDtype);
   }
   const LogicalType* logical = FindLogicalType(given->type);
   const std::string name(Name(*given));
@@ -354,7 +352,7 @@ StatusOr<ArrayType> VoidType(const Descr& descr, const std::optional<ElementType
   if (ByteWidth(given->dtype) != descr.width) {
     return Unsupported(quoted + ": its elements have " + std::to_string(descr.width) +
                        (descr.width == 1 ? " byte" : " bytes") + ", the type " + name +
-                       " of --npy-void has not; --include and --exclude select arrays of one type");
+                       " that was named for such arrays has not");
   }
   if (descr.order == '>') return Unsupported(quoted + ": big-endian of an unnamed type");
   return ArrayType{*given, descr.width, 1};

@@ -463,11 +463,13 @@ class ScipySource final : public TensorSource {
       components_.push_back(Serve(std::move(widened)));
     } else if (const std::uint64_t cost = SortedEntries::Cost(columns, data.type.width);
                entries > memory_limit_ / cost) {
-      return Unsupported("its " + std::to_string(entries) + " entries " +
-                         (columns ? "lie by columns" : "are unsorted") +
-                         ", and to sort them in memory takes " + std::to_string(cost) +
-                         " bytes each, more than the memory limit; raise it (--memory), or save "
-                         "it with tocsr() and sort_indices()");
+      return WithAdvice(
+          Unsupported("its " + std::to_string(entries) + " entries " +
+                      (columns ? "lie by columns" : "are unsorted") +
+                      ", and to sort them in memory takes " + std::to_string(cost) +
+                      " bytes each, more than the memory limit; save it with tocsr() and "
+                      "sort_indices()"),
+          Advice::kMemory);
     } else {
       const auto sorted =
           std::make_shared<SortedEntries>(columns, pointers, scan.rows, std::move(for_indices),

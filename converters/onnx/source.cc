@@ -206,8 +206,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
   const Part& PartOf(ComponentId id) const { return parts_[first_part_[id.object] + id.component]; }
 
   void AddProblem(std::uint32_t object, const Status& problem) {
-    problems_.try_emplace(
-        object, WithFact(problem, std::string(problem.message()) + "; --exclude leaves it out"));
+    problems_.try_emplace(object, problem);
   }
 
   // True if a tensor is the object that has its name: both are equal, and belong to different

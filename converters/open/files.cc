@@ -152,22 +152,21 @@ class FolderListing {
   const std::vector<FolderEntry>& files() const { return files_; }
   // The files of weights that the source reads, relative to the folder.
   const std::vector<std::string>& weights() const { return weights_; }
-  // What has to be known of files that are left out, or are not what they should be.
-  std::vector<std::string> Warnings() const {
-    std::vector<std::string> lines;
-    const auto warn = [&](const std::vector<std::string>& names, const char* one,
-                          const char* more) {
+  // Warns of files that are left out, or are not what they should be.
+  void Warn(TensorSource& source) const {
+    const auto warn = [&](const std::vector<std::string>& names, const char* one, const char* more,
+                          std::optional<Advice> advice = std::nullopt) {
       NameList list;
       for (const std::string& name : names) list.Add(name);
-      if (!names.empty()) lines.push_back(list.ToString() + (names.size() == 1 ? one : more));
+      if (!names.empty())
+        source.AddWarning(list.ToString() + (names.size() == 1 ? one : more), advice);
     };
-    warn(large_, " is left out: it has more than 64 MiB; --files all takes it",
-         " are left out: they have more than 64 MiB; --files all takes them");
+    warn(large_, " is left out: it has more than 64 MiB",
+         " are left out: they have more than 64 MiB", Advice::kFiles);
     warn(made_, " is left out: .zt files are made of a folder, and this one has other tensors",
          " are left out: .zt files are made of a folder, and these have other tensors");
     warn(pointers_, " is a Git LFS pointer instead of the file; run 'git lfs pull' in the clone",
          " are Git LFS pointers instead of the files; run 'git lfs pull' in the clone");
-    return lines;
   }
 
  private:
@@ -405,16 +404,17 @@ std::string WithoutSlashes(std::string folder) {
 
 // Appends all files to options.left_out, and warns of those that may hold weights.
 Status LeaveOutAll(const std::string& folder, TensorSource& source, const FileChoice& choice,
-                   const SourceOptions& options, const std::string& why) {
+                   const SourceOptions& options, const std::string& why,
+                   std::optional<Advice> advice) {
   FolderListing listing(WithoutSlashes(folder), source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
   NameList weights;
   for (const FolderEntry& file : listing.files()) {
     if (IsNamedLikeWeights(file.path)) weights.Add(file.path);
-    if (options.left_out != nullptr) options.left_out->push_back({file.path, why});
+    if (options.left_out != nullptr) options.left_out->push_back({file.path, why, advice});
   }
-  for (const std::string& line : listing.Warnings()) source.AddWarning(line);
-  if (!weights.empty()) source.AddWarning("left out: " + weights.ToString() + ": " + why);
+  listing.Warn(source);
+  if (!weights.empty()) source.AddWarning("left out: " + weights.ToString() + ": " + why, advice);
   return OkStatus();
 }
 
@@ -425,7 +425,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   const std::string folder = WithoutSlashes(given);
   FolderListing listing(folder, *source, choice, options);
   ZT_RETURN_IF_ERROR(listing.Run());
-  for (const std::string& line : listing.Warnings()) source->AddWarning(line);
+  listing.Warn(*source);
   Value::Map attributes;
   // Files of several ranks cannot be restored from whole tensors.
   if (only && source->part_files().empty()) {
@@ -450,20 +450,23 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
   ZT_ASSIGN_OR_RETURN(const FileChoice choice, ChoiceOf(options.files));
   const bool refused = !choice.none && !options.no_files.empty();
   const bool none = choice.none || refused || (!only && !choice.all && choice.patterns.empty());
-  const std::string why = choice.none ? "--files none"
+  const std::string why = choice.none ? "no files are taken"
                           : refused   ? options.no_files
-                                      : "there are several inputs; --files all takes them";
-  if (path != "-" && source->format() != "zt" && options.store->IsFolder(path)) {
+                                      : "there are several inputs";
+  const auto advice =
+      choice.none || refused ? std::nullopt : std::optional<Advice>(Advice::kFiles);
+  if (path != "-" && source->format() != "zt" && IsFolder(path)) {
     if (!none) {
       ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, only, choice, options));
     } else if (!choice.none) {
-      ZT_RETURN_IF_ERROR(LeaveOutAll(path, *source, choice, options, why));
+      ZT_RETURN_IF_ERROR(LeaveOutAll(path, *source, choice, options, why, advice));
     }
   }
   const auto keep = [&](const std::string& file) {
     const bool stays = !none && (choice.patterns.empty() || Matches(choice, file));
     if (!stays && options.left_out != nullptr)
-      options.left_out->push_back({file, none ? why : "--files does not name it"});
+      options.left_out->push_back(
+          {file, none ? why : "it is not among the files that are taken", none ? advice : std::nullopt});
     return stays;
   };
   return SelectFiles(std::move(source), keep, choice.dense);

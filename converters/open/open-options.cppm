@@ -2,13 +2,15 @@
 export module zt.open:options;
 
 import zt.std;
+import zt.core;
 import zt.source;
 
 export namespace zt {
 
-// A file of a checkpoint's folder that is left out, and the reason.
+// A file of a checkpoint's folder that is left out, the reason, and what would help.
 struct LeftOut {
   std::string path, why;
+  std::optional<Advice> advice = {};  // what would take it along
 };
 
 // How to open inputs.

@@ -298,7 +298,7 @@ class Assembly {
       const auto both = [&](const std::string& why) {
         return InvalidData("it is in both " + FileOf(entry.places[0]) + " and " +
                            FileOf(entry.places[i]) + ", which do not call it a part, and " + why +
-                           "; leave it out (--exclude), or load it in Python and save one");
+                           "; load it in Python and save one");
       };
       const bool alike = first.format == other.format && first.shape == other.shape &&
                          std::ranges::equal(

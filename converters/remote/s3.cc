@@ -37,10 +37,14 @@ bool IsRegion(std::string_view region) {
                                 std::string_view::npos;
 }
 
-// Advice for a refusal, by its error code of S3.
-std::string_view Advice(std::string_view code) {
-  constexpr std::pair<std::string_view, std::string_view> kAdvice[] = {
-      {"AccessDenied", "the credentials do not allow it; --no-sign-request reads public buckets"},
+// What a refusal means, by its error code of S3.
+struct Refusal {
+  std::string_view code, means;
+  std::optional<Advice> advice = std::nullopt;
+};
+Refusal MeaningOf(std::string_view code) {
+  static constexpr Refusal kRefusals[] = {
+      {"AccessDenied", "the credentials do not allow it", Advice::kUnsigned},
       {"InvalidAccessKeyId", "the store does not know this access key"},
       {"SignatureDoesNotMatch", "the secret key is not that of the access key"},
       {"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"},
@@ -49,15 +53,13 @@ std::string_view Advice(std::string_view code) {
       {"NoSuchBucket", "there is no such bucket at this endpoint"},
       {"PermanentRedirect", "the bucket is in another region; set AWS_REGION"},
       {"AuthorizationHeaderMalformed", "the bucket is in another region; set AWS_REGION"},
-      {"EntityTooLarge", "a part is too large for this store; give a smaller --part-size"},
-      {"EntityTooSmall", "a part is too small for this store; give a larger --part-size"},
-      {"InvalidPart", "this store wants parts of one size; give --part-size"},
+      {"EntityTooLarge", "a part is too large for this store", Advice::kPartSize},
+      {"EntityTooSmall", "a part is too small for this store", Advice::kPartSize},
+      {"InvalidPart", "this store wants parts of one size", Advice::kPartSize},
       {"InvalidObjectState", "the object is archived; restore it first"},
   };
-  for (const auto& [name, advice] : kAdvice) {
-    if (name == code) return advice;
-  }
-  return "";
+  const auto* const found = std::ranges::find(kRefusals, code, &Refusal::code);
+  return found == std::end(kRefusals) ? Refusal{} : *found;
 }
 
 }  // namespace
@@ -294,16 +296,20 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   const std::string code = XmlText(answer.text, "Code");
   const std::string message = XmlText(answer.text, "Message");
   std::string said = Said(answer, code.empty() ? message : code + ": " + message);
-  const std::string_view advice = Advice(code);
-  if (!advice.empty()) said += "; " + std::string(advice);
-  const Status problem = code == "ExpiredToken" ? identity_->problem() : OkStatus();
-  if (!problem.ok()) said += " (they cannot be renewed: " + std::string(Message(problem)) + ")";
+  const Refusal refusal = MeaningOf(code);
+  if (!refusal.means.empty()) said += "; " + std::string(refusal.means);
+  {
+    const std::lock_guard lock(mutex_);
+    if (code == "ExpiredToken" && !problem_.ok())
+      said += " (they cannot be renewed: " + std::string(Message(problem_)) + ")";
+  }
   const int status = answer.head.status;
   if (status == 404 && code != "NoSuchBucket" && code != "NoSuchUpload")
     return IoError("bucket " + name.bucket + " has no such object (" + said + ")");
   if (status == 403 && code.empty())
     said += "; the credentials do not allow it, or there is no such object";
-  return IoError(said);
+  const Status why = IoError(said);
+  return refusal.advice ? WithAdvice(why, *refusal.advice) : why;
 }
 
 }  // namespace zt::remote::internal

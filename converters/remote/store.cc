@@ -224,7 +224,7 @@ Status Pages::Add(const std::string& name) {
     return InvalidData("the server's listing names " + Quote(name) + " twice");
   if (names_.size() <= kMostListed) return OkStatus();
   return InvalidArgument("the folder has more than " + std::to_string(kMostListed) +
-                         " files; name the files, or leave them out (--files none)");
+                         " files; name those that are meant");
 }
 
 Status Pages::GoOn(std::string next) {

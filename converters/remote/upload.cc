@@ -94,19 +94,21 @@ class Upload final : public Sink {
     expected_ = PartBytes(bytes);
     const std::uint64_t given = client_->settings()->part_bytes;
     if (given != 0 && bytes > given * kMostParts) {
-      failure_ = InvalidArgument("it may have " + std::to_string(bytes) + " bytes, more than " +
-                                 std::to_string(kMostParts) + " parts of --part-size; give " +
-                                 std::to_string(bytes / kMostParts / kMiB + 1) + "MiB or more");
+      failure_ = WithAdvice(
+          InvalidArgument("it may have " + std::to_string(bytes) + " bytes, more than " +
+                          std::to_string(kMostParts) + " parts of the size that was given; it takes " +
+                          std::to_string(bytes / kMostParts / kMiB + 1) + "MiB or more"),
+          Advice::kPartSize);
     } else if (!expected_) {
-      failure_ = InvalidArgument("it may have " + std::to_string(bytes) +
-                                 " bytes, more than an object of S3 can; write shards "
-                                 "(--shard-size)");
+      failure_ = WithAdvice(InvalidArgument("it may have " + std::to_string(bytes) +
+                                            " bytes, more than an object of S3 can"),
+                            Advice::kShards);
       return;
     }
     if (*expected_ > kLeastPart && given == 0) {
       Warn(url_ + ": it is sent in parts of " + std::to_string(*expected_ / kMiB) +
            " MiB, which take " + std::to_string(*expected_ * (kInFlight + 1) / kMiB) +
-           " MiB of memory; shards (--shard-size) take less");
+           " MiB of memory; several smaller files take less");
     }
   }
 
@@ -162,9 +164,11 @@ class Upload final : public Sink {
   // growing size.
   Status BeginPart() {
     if (number_ >= kMostParts) {
-      return InvalidArgument(
-          "it has more than the 10000 parts that an object of S3 can have; give a larger "
-          "--part-size, or write shards (--shard-size)");
+      return WithAdvice(
+          WithAdvice(
+              InvalidArgument("it has more than the 10000 parts that an object of S3 can have"),
+              Advice::kPartSize),
+          Advice::kShards);
     }
     const std::uint64_t given = client_->settings()->part_bytes;
     std::uint64_t bytes = given != 0 ? given : expected_.value_or(kLeastPart + number_ * kMiB / 10);
@@ -407,7 +411,7 @@ class Upload final : public Sink {
       if (there == There::kOurs) return OkStatus();
       const bool known = there != There::kUnknown;
       if (answer->status.ok() && status == 412 && (known || !doubt))
-        return AlreadyExists("the output exists already");
+        return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
       if (status == 501 && condition && !unconditional_) {
         unconditional_ = true;
         ZT_RETURN_IF_ERROR(CheckAbsent());
@@ -455,7 +459,7 @@ class Upload final : public Sink {
   Status CheckAbsent() {
     if (overwrite_) return OkStatus();
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
-    if (answer.ok()) return AlreadyExists("the output exists already");
+    if (answer.ok()) return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
     if (answer.head.status == 404 || answer.head.status == 403) return OkStatus();
     return client_->Explain(s3_, answer);
   }
@@ -518,9 +522,9 @@ StatusOr<std::unique_ptr<Sink>> CreateUpload(std::shared_ptr<S3Client> client,
                                              std::function<void()> forget) {
   const std::uint64_t given = client->settings()->part_bytes;
   if (given != 0 && (given < kLeastGiven || given > kMostPart))
-    return InvalidArgument("a part of an upload has from 5MiB to 5GiB; give another --part-size");
-  auto upload =
-      std::make_unique<Upload>(std::move(client), url, std::move(name), options, std::move(forget));
+    return WithAdvice(InvalidArgument("a part of an upload has from 5MiB to 5GiB"),
+                      Advice::kPartSize);
+  auto upload = std::make_unique<Upload>(url, std::move(name), options);
   ZT_RETURN_IF_ERROR(upload->CheckAbsent());
   return upload;
 }

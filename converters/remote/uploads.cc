@@ -26,7 +26,7 @@ std::string AbortCommand(const S3Name& name, const std::string& id) {
 }
 
 std::string LookAtIt(const S3Name& name, const std::string& id) {
-  return "; look at the object, or run it again with -f" +
+  return "; look at the object, or write it again" +
          (id.empty() ? ""
                      : "; parts may be left, which cost money; remove them with: " +
                            AbortCommand(name, id));

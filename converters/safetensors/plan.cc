@@ -80,10 +80,11 @@ struct Tensor {
 
 StatusOr<Tensor> MakeTensor(const Object& object) {
   if (object.format != "dense" || object.components.size() != 1) {
-    return Unsupported("format " + Quote(object.format) + " cannot be written to safetensors" +
-                       (object.format.starts_with("gguf.")    ? "; --dequantize makes numbers of it"
-                        : object.format.starts_with("sparse") ? "; write it to .npz"
-                                                              : ""));
+    const bool sparse = object.format.starts_with("sparse");
+    const Status why =
+        Unsupported("format " + Quote(object.format) + " cannot be written to safetensors" +
+                    (sparse ? "; write it to .npz" : ""));
+    return object.format.starts_with("gguf.") ? WithAdvice(why, Advice::kDequantize) : why;
   }
   if (object.name == "__metadata__") return Unsupported("safetensors reserves this name");
   const Component& data = object.components.front();

@@ -497,11 +497,11 @@ std::shared_ptr<ByteSource> HeldBytes::Make(std::shared_ptr<HeldBytes> all,
 }
 
 Status HeldBytes::TooOften(std::uint64_t size) {
-  return Unsupported(
-      "its storage of " + std::to_string(size) +
-      " bytes is deflated, and its tensors are not read in the order in which they are stored; "
-      "this takes more than half the memory limit: raise the limit (--memory), or give an "
-      "uncompressed file");
+  return WithAdvice(
+      Unsupported("its storage of " + std::to_string(size) +
+                  " bytes is deflated, and its tensors are not read in the order in which they are "
+                  "stored; this takes more than half the memory limit; give an uncompressed file"),
+      Advice::kMemory);
 }
 
 }  // namespace zt

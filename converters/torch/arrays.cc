@@ -281,7 +281,7 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   if (!dtype->numbers) return std::optional<Tensor>();
   if (!dtype->element) {
     return Unsupported("it is a numpy array of dtype " + Quote(dtype->name) +
-                       ", which is not supported; save it as another, or leave it out (--exclude)");
+                       ", which is not supported; save it as another");
   }
   if (built && !graph_.IsGlobal(args[0], "numpy.ndarray")) {
     return Unsupported("it is a numpy array of a derived class; save it with numpy.asarray()");
@@ -313,7 +313,7 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   if (storage.ok()) {
     view.storage = *storage;
   } else if (storage.status().code() == StatusCode::kUnimplemented) {
-    tensor.problem = std::string(storage.status().message());
+    tensor.problem = storage.status();
   } else {
     return storage.status();
   }
@@ -358,11 +358,12 @@ StatusOr<std::uint32_t> TensorReader::AddArray(NodeId id, bool big_endian, std::
   Storage storage = {"", 1, size, nullptr, 0, big_endian};
   if (file_ == nullptr) {
     if (size > room_) {
-      return Unsupported(
-          "it is a numpy array of " + std::to_string(size) +
-          " bytes in a pickle that is deflated or comes from a pipe, so that it has to be held in "
-          "memory; all of these may take half the memory limit: raise it (--memory), or give an "
-          "uncompressed file");
+      return WithAdvice(
+          Unsupported("it is a numpy array of " + std::to_string(size) +
+                      " bytes in a pickle that is deflated or comes from a pipe, so that it has to "
+                      "be held in memory; all of these may take half the memory limit; give an "
+                      "uncompressed file"),
+          Advice::kMemory);
     }
     room_ -= size;
     std::vector<std::byte> bytes(size);

@@ -90,9 +90,8 @@ class Walk {
     for (Tensor& tensor : contents_.tensors) {
       if (!IsUtf8(tensor.name)) {
         tensor.name = EscapeUnlessUtf8(tensor.name);
-        Condemn(tensor,
-                "its name is not valid UTF-8, as with a lone surrogate; give it another key, "
-                "or leave this one out (--exclude)");
+        Condemn(tensor, Unsupported("its name is not valid UTF-8, as with a lone surrogate; give "
+                                    "it another key"));
       }
       const std::string own = std::exchange(tensor.name, names.Take(tensor.name));
       if (tensor.name == own) continue;
@@ -103,8 +102,8 @@ class Walk {
     return OkStatus();
   }
   // Makes a tensor one that cannot be converted.
-  void Condemn(Tensor& tensor, std::string why) {
-    if (tensor.problem.empty()) tensor.problem = std::move(why);
+  void Condemn(Tensor& tensor, Status why) {
+    if (tensor.problem.ok()) tensor.problem = std::move(why);
   }
 
   // Removes duplicate attributes, as NameApart says.
@@ -159,7 +158,7 @@ class Walk {
     }
     if (depth > kMaxDepth) {
       const std::string why = "it nests deeper than " + std::to_string(kMaxDepth) + " levels";
-      if (holds_[id]) return ListProblem("member", why + "; leave it out (--exclude)", depth);
+      if (holds_[id]) return ListProblem("member", Unsupported(why), depth);
       LeaveOut(" (" + why + ")");
       return OkStatus();
     }
@@ -192,7 +191,8 @@ class Walk {
         return VisitCall(id, depth);
       case NodeKind::kPersistent:
         if (holds_[id]) {
-          return ListProblem("storage", "it is a storage without a tensor; save a tensor of it",
+          return ListProblem("storage",
+                             Unsupported("it is a storage without a tensor; save a tensor of it"),
                              depth);
         }
         LeaveOut("");
@@ -252,8 +252,8 @@ class Walk {
     Status status = OkStatus();
     if (holds_[key] || holds_[value]) {
       status = ListProblem("member",
-                           "its key is neither text nor a whole number; give it another key, or "
-                           "leave it out (--exclude)",
+                           Unsupported("its key is neither text nor a whole number; give it "
+                                       "another key"),
                            depth + 1);
     } else {
       LeaveOut(" (its key is neither text nor a whole number)");
@@ -275,7 +275,7 @@ class Walk {
   Status VisitCall(NodeId id, int depth) {
     auto tensor = tensors_.Read(id);
     if (tensor.status().code() == StatusCode::kUnimplemented) {
-      return ListProblem("tensor", std::string(tensor.status().message()), depth);
+      return ListProblem("tensor", tensor.status(), depth);
     }
     if (!tensor.ok()) return WithTensor(tensor.status(), path_);
     if (*tensor) return AddTensor(**std::move(tensor));
@@ -306,9 +306,9 @@ class Walk {
     }
     return ListProblem(
         name,
-        "it is an object of " + Quote(name) +
-            " and holds tensors; no code is run to make it: load it in Python and save "
-            "its state_dict()",
+        Unsupported("it is an object of " + Quote(name) +
+                    " and holds tensors; no code is run to make it: load it in Python and save "
+                    "its state_dict()"),
         depth);
   }
   Status AddTensor(Tensor tensor) {
@@ -351,16 +351,17 @@ class Walk {
   }
   // Lists the current object as one that cannot be converted, so that it can be excluded. An
   // error if it is the root.
-  Status ListProblem(std::string_view what, std::string_view why, int depth) {
-    if (depth == 0) return Unsupported(why);
+  Status ListProblem(std::string_view what, const Status& why, int depth) {
+    if (depth == 0) return why;
     Tensor& tensor = contents_.tensors.emplace_back();
     tensor.name = path_;
     tensor.foreign = IsUtf8(what) ? what : "object";
     tensor.problem = why;
-    for (const std::string_view text : {std::string_view(path_), what, why}) {
+    const std::string_view fact(why.message().data(), why.message().size());
+    for (const std::string_view text : {std::string_view(path_), what, fact}) {
       ZT_RETURN_IF_ERROR(Print(text));
     }
-    return Spend(kTensorCost + kTextCost * (path_.size() + what.size() + why.size()));
+    return Spend(kTensorCost + kTextCost * (path_.size() + what.size() + fact.size()));
   }
   // A dict's own attributes are not part of its contents, and are left out. No message for
   // `_metadata`, which every state_dict has: it holds the versions of modules, with which torch
@@ -538,9 +539,8 @@ std::string TensorNames::Take(std::string name) {
   return other;
 }
 
-std::string TwinProblem(std::string_view own) {
-  return "another tensor is named " + Quote(own) +
-         "; give one of them another key, or leave this one out (--exclude)";
+Status TwinProblem(std::string_view own) {
+  return Unsupported("another tensor is named " + Quote(own) + "; give one of them another key");
 }
 
 StatusOr<Contents> ReadContents(const Graph& graph, const PickleSource& from,

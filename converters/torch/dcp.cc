@@ -333,8 +333,8 @@ class Metadata {
         IsUrl(file_path) ? options_.store->Exists(file_path) : fs::exists(file_path, error);
     if (!is_there && (!error || error == std::errc::too_many_symbolic_link_levels))
       return InvalidData("its file " + Quote(name) +
-                         " is missing; get it, or leave out what lies in it (--exclude)");
-    auto opened = options_.store->Open(file_path);
+                         " is missing; get it");
+    auto opened = OpenFile(file_path);
     if (!opened.ok()) return Annotate(opened.status(), name);
     file.bytes = *std::move(opened);
     return &file;

@@ -206,7 +206,7 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadShardedTensor(NodeId state, in
     tensor.shape = *none.shape;
     tensor.shape[0] = 0;
     tensor.values.shape = tensor.shape;
-    tensor.problem = "this rank has no part of it";
+    tensor.problem = Unsupported("this rank has no part of it");
     tensor.attributes.emplace_back(std::string(kPart), ToValue(none));
     return std::optional(std::move(tensor));
   }

@@ -51,7 +51,7 @@ Status StorageSource::Init(Contents contents, std::vector<StorageLocation> place
     ServedTensor entry;
     auto object = Declare(tensor, entry);
     if (object.status().code() == StatusCode::kUnimplemented) {
-      entry.problem = std::string(object.status().message());
+      entry.problem = object.status();
       object = Unreadable(tensor.name, "tensor");
     }
     if (!object.ok()) return WithTensor(object.status(), tensor.name);
@@ -67,8 +67,8 @@ Status StorageSource::Init(Contents contents, std::vector<StorageLocation> place
   if (pipe_) ZT_RETURN_IF_ERROR(CheckOrder());
   MakeViews(memory_limit, memory.bands);
   for (std::uint32_t i = 0; i < entries_.size(); ++i) {
-    if (!entries_[i].problem.empty()) {
-      problems_.emplace(i, Unsupported(entries_[i].problem));
+    if (!entries_[i].problem.ok()) {
+      problems_.emplace(i, entries_[i].problem);
     } else if (!pipe_ && HasOwnPointers(i) && objects_[i].components[1].bytes == 0) {
       // Nothing will be read by these pointers.
       const Status valid = CheckAllPointers(entries_[i].parts.back());
@@ -81,7 +81,7 @@ Status StorageSource::Init(Contents contents, std::vector<StorageLocation> place
 void StorageSource::NameApart(TensorNames& taken) {
   for (std::uint32_t i = 0; i < objects_.size(); ++i) {
     const std::string own = std::exchange(objects_[i].name, taken.Take(objects_[i].name));
-    if (objects_[i].name != own) problems_.emplace(i, Unsupported(TwinProblem(own)));
+    if (objects_[i].name != own) problems_.emplace(i, TwinProblem(own));
   }
 }
 
@@ -154,10 +154,10 @@ StatusOr<Object> StorageSource::Declare(Tensor& tensor, ServedTensor& entry) {
   if (tensor.layout != Layout::kDense) return DeclareSparse(tensor, entry);
   ZT_ASSIGN_OR_RETURN(Object object, DenseObject(tensor.name, tensor.shape, tensor.values.element));
   ZT_RETURN_IF_ERROR(ValidateObject(object));
-  if (!entry.problem.empty()) return object;
+  if (!entry.problem.ok()) return object;
   ZT_ASSIGN_OR_RETURN(StoragePart part, MakePart(tensor.values));
   if (const Status excess = AssignNumber(part); !excess.ok()) {
-    entry.problem = std::string(excess.message());
+    entry.problem = excess;
   } else {
     entry.parts.push_back(std::move(part));
   }
@@ -192,7 +192,7 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, ServedTensor& entr
     }
     if (kind == Kind::kColumns) part.pointers = 1 + pointers->number;
     if (const Status excess = AssignNumber(part); !excess.ok())
-      entry.problem = std::string(excess.message());
+      entry.problem = excess;
     return part;
   };
   const auto add = [&](StoragePart part, const char* role) {
@@ -223,7 +223,7 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, ServedTensor& entr
     add(*std::move(pointers), "indptr");
   }
   ZT_RETURN_IF_ERROR(ValidateObject(object));
-  if (!entry.problem.empty()) entry.parts.clear();
+  if (!entry.problem.ok()) entry.parts.clear();
   return object;
 }
 
@@ -280,15 +280,15 @@ void StorageSource::HoldWhereNeeded() {
     if (!too_large[i]) HoldStorage(i);
   }
   for (ServedTensor& entry : entries_) {
-    if (!entry.problem.empty()) continue;
+    if (!entry.problem.ok()) continue;
     const auto part = std::ranges::find_if(
         entry.parts, [&](const StoragePart& each) { return too_large[each.storage]; });
     if (part == entry.parts.end()) continue;
-    entry.problem =
-        "it is a view of a storage of " + std::to_string(places_[part->storage].size) +
-        " bytes that would have to be held in memory (it is deflated or comes from a "
-        "pipe), more than "
-        "half the memory limit; raise the limit (--memory), or give an uncompressed file";
+    entry.problem = WithAdvice(
+        Unsupported("it is a view of a storage of " + std::to_string(places_[part->storage].size) +
+                    " bytes that would have to be held in memory (it is deflated or comes from a "
+                    "pipe), more than half the memory limit; give an uncompressed file"),
+        Advice::kMemory);
   }
 }
 

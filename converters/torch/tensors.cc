@@ -45,8 +45,7 @@ StatusOr<ElementType> ReadDtype(const Graph& graph, NodeId id) {
   const std::string name = graph.GlobalName(id);
   const auto known = name.starts_with("torch.") ? ParseTorchDtype(name.substr(6)) : std::nullopt;
   if (!known) {
-    return Unsupported("its dtype " + Quote(name) +
-                       " is not supported; save it with another, or leave it out (--exclude)");
+    return Unsupported("its dtype " + Quote(name) + " is not supported; save it with another");
   }
   return *known;
 }
@@ -189,22 +188,22 @@ Status TensorReader::ReadView(const Arguments& args, StorageView& view) {
 }
 
 // Flags that mean that the stored values are not the tensor's values.
-std::string TensorReader::MetadataProblem(NodeId metadata) const {
-  if (!graph_.Is(metadata, NodeKind::kDict)) return {};
+Status TensorReader::MetadataProblem(NodeId metadata) const {
+  if (!graph_.Is(metadata, NodeKind::kDict)) return OkStatus();
   const auto items = graph_.Items(metadata);
   // Many tensors may share the metadata: a long one would be searched for each.
-  if (items.size() > 2 * kMostMetadata) return "its metadata has too many members";
+  if (items.size() > 2 * kMostMetadata) return Unsupported("its metadata has too many members");
   for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
     if (!graph_.Is(items[i], NodeKind::kText)) continue;
     const std::string_view key = graph_.Text(items[i]);
     const bool set = !graph_.Is(items[i + 1], NodeKind::kBool) || graph_.Int(items[i + 1]) != 0;
     if ((key == "conj" || key == "neg") && set) {
-      return "its " + std::string(key) +
-             " bit is set: the stored values are not its own; save it with resolve_" +
-             std::string(key) + "()";
+      return Unsupported("its " + std::string(key) +
+                         " bit is set: the stored values are not its own; save it with resolve_" +
+                         std::string(key) + "()");
     }
   }
-  return {};
+  return OkStatus();
 }
 
 StatusOr<Tensor> TensorReader::ReadDense(const Arguments& args) {
@@ -216,8 +215,8 @@ StatusOr<Tensor> TensorReader::ReadDense(const Arguments& args) {
     tensor.problem = MetadataProblem(args.nodes[*args.metadata]);
   }
   if (args.qscheme) {
-    tensor.problem =
-        "it is quantized, and its scales lie outside its bytes; save it dequantized (dequantize())";
+    tensor.problem = Unsupported(
+        "it is quantized, and its scales lie outside its bytes; save it dequantized (dequantize())");
   }
   return tensor;
 }
@@ -228,13 +227,13 @@ StatusOr<Tensor> TensorReader::ReadMeta(std::span<const NodeId> args) {
   ZT_ASSIGN_OR_RETURN(tensor.values.element, ReadDtype(graph_, args[0]));
   ZT_ASSIGN_OR_RETURN(tensor.shape, ReadSizes(args[1]));
   tensor.values.shape = tensor.shape;
-  tensor.problem = "it is on the meta device: it has no values; leave it out (--exclude)";
+  tensor.problem = Unsupported("it is on the meta device: it has no values");
   return tensor;
 }
 
 StatusOr<StorageView> TensorReader::ReadPart(NodeId id, std::string_view what, int depth) {
   ZT_ASSIGN_OR_RETURN(std::optional<Tensor> part, Read(id, depth + 1));
-  if (!part || part->layout != Layout::kDense || !part->problem.empty()) {
+  if (!part || part->layout != Layout::kDense || !part->problem.ok()) {
     return Malformed("its " + std::string(what) + " are not a dense tensor");
   }
   return std::move(part->values);
@@ -316,8 +315,7 @@ StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
   if (state != Graph::kNoNode) tensor->state = state;
   if (tensor->state != Graph::kNoNode && holds_[tensor->state]) {
     return Unsupported(
-        "attributes that were set on it hold tensors; save these beside it, or leave it out "
-        "(--exclude)");
+        "attributes that were set on it hold tensors; save these beside it");
   }
   return tensor;
 }

@@ -46,7 +46,7 @@ struct Tensor {
   StorageView pointers;           // of CSR and CSC
   NodeId state = Graph::kNoNode;  // attributes that were set on it
   Value::Map attributes;          // those of `state` that are numbers, texts, flags
-  std::string problem;            // why it cannot be converted; empty if it can
+  Status problem;                 // why it cannot be converted; OK if it can
   std::string foreign;            // class of an object that wraps tensors; cannot be converted
 };
 
@@ -60,7 +60,7 @@ class TensorNames {
   std::unordered_map<std::string, std::size_t, zt::internal::NameHash> taken_;
 };
 // Why a tensor that did not get its own name cannot be converted.
-std::string TwinProblem(std::string_view own);
+Status TwinProblem(std::string_view own);
 
 // The contents of a checkpoint.
 struct Contents {
@@ -145,7 +145,7 @@ class TensorReader {
   StatusOr<std::uint32_t> AddArray(NodeId id, bool big_endian, std::uint64_t size);
   Status Permute(NodeId axes, StorageView& view) const;
   StatusOr<StorageView> ReadPart(NodeId id, std::string_view what, int depth);
-  std::string MetadataProblem(NodeId metadata) const;
+  Status MetadataProblem(NodeId metadata) const;
   StatusOr<std::optional<Tensor>> ReadRank(NodeId type, NodeId state, int depth);
   StatusOr<std::optional<Tensor>> ReadDTensor(NodeId state, int depth);
   StatusOr<std::optional<Tensor>> ReadShardedTensor(NodeId state, int depth);

@@ -82,7 +82,7 @@ class StorageSource : public TensorSource {
   };
   struct ServedTensor {
     std::vector<StoragePart> parts;
-    std::string problem;
+    Status problem;
   };
 
   StatusOr<Object> Declare(Tensor& tensor, ServedTensor& entry);

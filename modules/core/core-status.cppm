@@ -90,7 +90,7 @@ enum class Advice : std::uint8_t {
   kAllowLoss,    // let integers drop fractions
   kOnOverflow,   // say what numbers that do not fit become
   kVoidDtype,    // say what npy's arrays of opaque elements are
-  kSparse,       // keep sparse archives as the arrays they are made of
+  kReplace,      // let the output replace what is there
   kMetadata,     // leave out the attributes of the whole file
   kFrames,       // choose another frame size
   kMemory,       // raise the memory limit

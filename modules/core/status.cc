@@ -65,7 +65,7 @@ constexpr absl::string_view kFile = "ztstream.file", kContext = "ztstream.contex
 // By the values of Advice.
 constexpr std::string_view kAdviceNames[] = {
     "exclude",    "rename",       "dtype",    "dequantize", "allow_loss", "on_overflow",
-    "void_dtype", "sparse",       "metadata", "frames",     "memory",     "format",
+    "void_dtype", "replace",      "metadata", "frames",     "memory",     "format",
     "files",      "follow_links", "unsigned", "part_size",  "shards",     "canonical"};
 static_assert(std::size(kAdviceNames) == static_cast<std::size_t>(Advice::kCanonical) + 1);
 

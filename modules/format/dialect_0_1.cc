@@ -216,8 +216,9 @@ class DialectOf01 final : public Dialect {
   Status CheckObject(const Object& object, Encoding encoding, std::string_view) const override;
   Status CheckRoot(const Value::Map& attributes) const override {
     if (attributes.empty()) return OkStatus();
-    return InvalidArgument(Named() + " has no attributes of the whole file, there is " +
-                           Quote(attributes[0].first) + "; --no-metadata leaves them out");
+    return WithAdvice(InvalidArgument(Named() + " has no attributes of the whole file, there is " +
+                                      Quote(attributes[0].first)),
+                      Advice::kMetadata);
   }
   Status AppendEntry(const StoredObject& object, std::span<const StoredShard>, Bytes* out,
                      std::size_t* name_at, std::uint64_t* values) const override;

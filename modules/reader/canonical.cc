@@ -44,8 +44,8 @@ Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
   };
   if (!Traits(manifest.version).canonical) {
     add("", "",
-        "version " + std::string(Traits(manifest.version).text) +
-            " has no canonical form; 'ztstream convert --spec 2.0 --canonical' writes one");
+        "version " + std::string(Traits(manifest.version).text) + " has no canonical form");
+    wrong.back().advice = Advice::kCanonical;
     return OkStatus();
   }
   if (unreferenced_bytes > 0) add("", "", "bytes that no blob covers are not zero");

@@ -23,6 +23,7 @@ struct VerifyProblem {
   std::string object;     // name, cut by Repeated; empty if it concerns the file
   std::string component;  // role; empty if it concerns the object
   std::string message;    // one line
+  std::optional<Advice> advice = {};
 };
 
 // The result of Verify.

@@ -171,7 +171,7 @@ class FileSink final : public Sink {
   Status Rename() {
     const int error = sink::internal::Rename(temporary_.path(), target_, options_.overwrite);
     if (error == 0) return OkStatus();
-    if (error == EEXIST) return AlreadyExists("the output exists already");
+    if (error == EEXIST) return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
     if (error == EISDIR) return InvalidArgument("the output is a folder; name a file");
     return IoError(error, "cannot rename the finished file");
   }
@@ -240,7 +240,7 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
     // What a block device holds is lost as a file's content is; one that is mounted refuses O_EXCL.
     const bool block = S_ISBLK(info.st_mode);
     if (block && !options.overwrite)
-      return AlreadyExists("the output is a block device; use -f to write over what it holds");
+      return WithAdvice(AlreadyExists("the output is a block device"), Advice::kReplace);
     const int exclusive = block ? O_EXCL : 0;
     const int fd = Retry([&] { return ::open(target.c_str(), O_WRONLY | O_CLOEXEC | exclusive); });
     if (fd < 0) return IoError(errno, "cannot open for writing");
@@ -249,7 +249,7 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
   // lstat: a dangling symbolic link has the name too.
   struct stat link;
   const bool there = ::lstat(target.c_str(), &link) == 0;
-  if (there && !options.overwrite) return AlreadyExists("the output exists already");
+  if (there && !options.overwrite) return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
   if (!there && errno == ENAMETOOLONG) return IoError(errno, "cannot make a file of this name");
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");

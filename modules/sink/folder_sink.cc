@@ -117,7 +117,7 @@ Status FolderSink::CheckFiles(const std::string& path, std::span<const std::stri
     if (fs::is_directory(found))
       return WithFile(AlreadyExists("a folder has the name of an output file"), at.string());
     if (!overwrite)
-      return WithFile(AlreadyExists("the output exists already; use -f to replace it"),
+      return WithFile(WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace),
                       at.string());
     ZT_RETURN_IF_ERROR(
         WithFile(sink::internal::CheckPlace(at.parent_path().string(), at.filename().string()),

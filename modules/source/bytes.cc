@@ -331,7 +331,8 @@ Status CheckStaysInside(const std::string& folder, const std::string& name,
   const fs::path target = fs::canonical(fs::path(folder) / name, error);
   if (error) return OkStatus();  // opening it will report the error
   if (*target.lexically_relative(root).begin() == ".." && !IsBlobOfSnapshot(root, target)) {
-    return InvalidData("it is a symbolic link that leaves the folder; --follow-links allows that");
+    return WithAdvice(InvalidData("it is a symbolic link that leaves the folder"),
+                      Advice::kFollowLinks);
   }
   return OkStatus();
 }

@@ -105,8 +105,12 @@ class TensorSource {
   inline const Value::Map& attributes() const { return attributes_; }
   // Warnings for the user, one line each: what was ignored, or looks wrong but does no harm.
   inline const std::vector<std::string>& warnings() const { return warnings_; }
-  // Adds a warning. Only before the source is used.
-  inline void AddWarning(std::string line) { warnings_.push_back(std::move(line)); }
+  // What would help about some of them, by their numbers.
+  inline const std::map<std::size_t, Advice>& warning_advice() const { return warning_advice_; }
+  // Adds a warning, and what would help. Only before the source is used.
+  void AddWarning(std::string line, std::optional<Advice> advice = std::nullopt);
+  // Adds the warnings of another source, with their advice.
+  void AddWarningsOf(const TensorSource& other);
   // The file (or "standard input") that holds this component, for messages; the code that opens the
   // source sets it. For a source without components, {} is a valid argument.
   virtual const std::string& file(ComponentId) const { return file_; }
@@ -121,7 +125,7 @@ class TensorSource {
   inline const std::vector<std::string>& part_files() const { return part_files_; }
   // Adds one of them. Only before the source is used.
   inline void AddPartFile(std::string name) { part_files_.push_back(std::move(name)); }
-  // The input format's name, as --from spells it: "safetensors", "npy", "npz", "gguf", "zt".
+  // The input format's name in kReadFormats: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
 
   // An error if a listed object cannot be converted. Called for the objects to keep, before
@@ -178,6 +182,7 @@ class TensorSource {
   std::vector<Object> objects_;                         // see objects()
   Value::Map attributes_;                               // see attributes()
   std::vector<std::string> warnings_;                   // see warnings()
+  std::map<std::size_t, Advice> warning_advice_;        // see warning_advice()
   std::string file_;                                    // see file()
   std::vector<std::string> other_files_;                // see other_files()
   std::vector<std::string> part_files_;                 // see part_files()

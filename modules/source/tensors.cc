@@ -47,9 +47,7 @@ class MergedSource final : public WrappedSource {
         warnings_.push_back(names_[s] + ": " + std::to_string(differing - kMostNamed) +
                             " more attributes differ from those in earlier files, which are kept");
       }
-      for (const std::string& warning : source.warnings()) {
-        warnings_.push_back(warning);
-      }
+      AddWarningsOf(source);
       for (const std::string& file : source.other_files()) AddOtherFile(file);
       for (const std::string& file : source.part_files()) AddPartFile(file);
     }
@@ -161,9 +159,23 @@ std::optional<Identity> TensorSource::identity(ComponentId id) const {
   return Identity{at->bytes, at->offset, at->length};
 }
 
+void TensorSource::AddWarning(std::string line, std::optional<Advice> advice) {
+  if (advice) warning_advice_.emplace(warnings_.size(), *advice);
+  warnings_.push_back(std::move(line));
+}
+
+void TensorSource::AddWarningsOf(const TensorSource& other) {
+  for (std::size_t i = 0; i < other.warnings().size(); ++i) {
+    const auto advice = other.warning_advice().find(i);
+    AddWarning(other.warnings()[i], advice == other.warning_advice().end()
+                                        ? std::nullopt
+                                        : std::optional(advice->second));
+  }
+}
+
 Status TensorSource::CheckReadable(std::uint32_t object) const {
   const auto found = problems_.find(object);
-  return found == problems_.end() ? OkStatus() : found->second;
+  return found == problems_.end() ? OkStatus() : WithAdvice(found->second, Advice::kExclude);
 }
 
 Status TensorSource::CheckRange(ComponentId id, std::uint64_t offset, std::uint64_t size) const {
@@ -175,7 +187,7 @@ Status TensorSource::CheckRange(ComponentId id, std::uint64_t offset, std::uint6
 
 WrappedSource::WrappedSource(TensorSource& inner) : wrapped_{&inner} {
   attributes_ = inner.attributes();
-  warnings_ = inner.warnings();
+  AddWarningsOf(inner);
   file_ = inner.file({});
   other_files_ = inner.other_files();
   part_files_ = inner.part_files();

@@ -242,7 +242,8 @@ class PlaceStage final : public ChunkStage {
                            static_cast<std::uint32_t>(chunk.bytes().size())});
       }
       if (frames_.size() > (1u << 27)) {
-        return InvalidArgument("more than 2^27 frames; choose larger frames (--chunk)");
+        return WithAdvice(InvalidArgument("more than 2^27 frames; choose larger ones"),
+                          Advice::kFrames);
       }
       if (chunk.last) {
         ZT_RETURN_IF_ERROR(CheckFramesOf(state));

@@ -330,12 +330,12 @@ std::uint64_t Plan::output_bytes() const {
 Status CheckFit(const NumericCounts& counts, const ElementType& element, const Plan& plan) {
   const std::string target(Name(element));
   if (counts.fraction_lost > 0 && !plan.allow_fraction_loss) {
-    return NumericError(
-        std::to_string(counts.fraction_lost) +
-        (counts.fraction_lost == 1 ? " value has a fraction" : " values have fractions") +
-        ", which " + target +
-        " cannot hold; --dtype does not quantize, "
-        "--allow-loss drops fractions");
+    return WithAdvice(
+        NumericError(
+            std::to_string(counts.fraction_lost) +
+            (counts.fraction_lost == 1 ? " value has a fraction" : " values have fractions") +
+            ", which " + target + " cannot hold; a change of type does not quantize"),
+        Advice::kAllowLoss);
   }
   if (plan.on_overflow != OnOverflow::kError) return OkStatus();
   std::string what;
@@ -348,7 +348,7 @@ Status CheckFit(const NumericCounts& counts, const ElementType& element, const P
             (counts.nan_lost == 1 ? " NaN has" : " NaN have") + " no counterpart in " + target;
   }
   if (what.empty()) return OkStatus();
-  return NumericError(what + "; choose --on-overflow inf or saturate, or another type");
+  return WithAdvice(NumericError(what), Advice::kOnOverflow);
 }
 
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options) {

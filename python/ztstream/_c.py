@@ -95,6 +95,7 @@ _FUNCTIONS = {
     "version": (c_char_p, []),
     "last_error": (c_char_p, []),
     "last_error_place": (None, [POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t)]),
+    "last_error_advice": (c_char_p, [POINTER(c_size_t)]),
     "free": (None, [c_void_p]),
     "type": ("s", [c_char_p, POINTER(c_char_p), POINTER(c_size_t)]),
     "call_init": (None, [POINTER(Call), c_size_t]),
@@ -178,7 +179,10 @@ def error(status):
     c.last_error_place(byref(file), byref(tensor), byref(size))
     name = ctypes.string_at(tensor, size.value) if size.value else b""
     decoded = [os.fsdecode(file.value or b""), name.decode("utf-8", "replace")]
-    return _errors.make(status, (c.last_error() or b"").decode("utf-8", "replace"), *decoded)
+    fact = c_size_t()
+    advice = c.last_error_advice(byref(fact)).decode().split()
+    message = (c.last_error() or b"")[:fact.value].decode("utf-8", "replace")
+    return _errors.make(status, message, *decoded, advice, _errors.OF_THE_LIBRARY)
 
 
 def check(status):

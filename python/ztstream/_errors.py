@@ -73,11 +73,39 @@ BY_STATUS = {2: ArgumentError, 3: ExistsError, 4: FormatError, 5: UnsupportedErr
              9: NotFoundError, 70: MisuseError, 130: CancelledError}
 
 
-def make(status, message, file, tensor):
-    """The exception for a status."""
+# What would help, by the names of the library, as arguments of the package's own functions ...
+OF_THE_LIBRARY = {
+    "void_dtype": "name it with npy_void=",
+    "format": "format= chooses a format",
+    "follow_links": "follow_links=True allows that",
+    "replace": "overwrite=True replaces it",
+}
+# ... and of those that run the program.
+OF_THE_PROGRAM = {
+    "exclude": "exclude= leaves it out",
+    "rename": "rename= gives it another name",
+    "dtype": "dtype= converts it",
+    "dequantize": "dequantize= makes numbers of it",
+    "allow_loss": "allow_loss=True drops fractions",
+    "on_overflow": "choose on_overflow=\"inf\" or \"saturate\", or another type",
+    "void_dtype": "name it with npy_void=",
+    "replace": "force=True replaces it",
+    "metadata": "no_metadata=True leaves them out",
+    "frames": "chunk= sets their size",
+    "memory": "memory= raises the limit",
+    "format": "from_= chooses a format",
+    "files": "files=\"all\" takes all of them",
+    "follow_links": "follow_links=True allows that",
+    "unsigned": "no_sign_request=True reads public buckets",
+    "part_size": "part_size= sets its size",
+    "shards": "shard_size= writes smaller files",
+}
+
+
+def make(status, message, file, tensor, advice, words):
+    """The exception for a status, with what would help worded by one of the tables above."""
     kind = BY_STATUS.get(status, Error)
     if kind is InputOutputError and message.endswith(os.strerror(errno.ENOENT)):
         kind = MissingError
-    if kind is ExistsError and message.endswith("exists already"):
-        message += "; overwrite=True replaces it"
+    message += "".join("; " + words[each] for each in advice if each in words)
     return kind(message, file or None, tensor or None)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any, Dict
 
-from ._errors import MisuseError, make
+from ._errors import OF_THE_PROGRAM, MisuseError, make
 from ._interrupt import interruptibly
 
 
@@ -77,8 +77,9 @@ def _run(command, paths, options, names=()):
     message = error.get("message") or said.rpartition("ztstream: ")[2] or f"the program ended with status {status}"
     if status in (130, -2):
         raise KeyboardInterrupt
-    message = message.replace("use -f to replace it", "force=True replaces it")
-    raise make(status, message, error.get("file"), error.get("tensor"))
+    advice = error.get("advice") or {}
+    message = message.removesuffix("".join("; " + words for words in advice.values()))
+    raise make(status, message, error.get("file"), error.get("tensor"), advice, OF_THE_PROGRAM)
 
 
 def convert(source, out, **options) -> Dict[str, Any]:

@@ -71,6 +71,10 @@ ZTS_API const char* zts_last_error(void);
 /* The file and the tensor that the message names, or "". Either pointer may be null. Valid as long
  * as the message. */
 ZTS_API void zts_last_error_place(const char** file, const char** tensor, size_t* tensor_bytes);
+/* What would help about that error: names such as "memory" or "npy_void", with a space between two,
+ * or "". The message words what a member of a struct here is for; `*message_bytes`, which may be
+ * null, is its length without these words. Valid as long as the message. */
+ZTS_API const char* zts_last_error_advice(size_t* message_bytes);
 /* Frees a text that a function returned for the caller to free; null is allowed. */
 ZTS_API void zts_free(char* text);
 
