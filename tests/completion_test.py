@@ -64,7 +64,7 @@ class Completion:
     def test_values(self):
         for line, values in (("convert --spec ", "2.0 1.2 1.1 0.1"), ("convert --digest ", "none crc32c sha256 xxh3"),
                              ("convert --on-overflow ", "error inf saturate"), ("convert --quant ", "keep group"),
-                             ("convert a.safetensors --sparse ", "auto keep"), ("convert --dequantize ", "f32 f16 bf16"),
+                             ("convert a.safetensors --quant ", "keep group"), ("convert --dequantize ", "f32 f16 bf16"),
                              ("inspect --from ", "safetensors npy npz gguf torch onnx hdf5 zt"),
                              ("extract a.zt --to ", "safetensors npz npy gguf"),
                              ("bench --progress ", "auto always never"), ("inspect --sort ", "name size offset"), ("convert --digest s", "sha256")):

@@ -46,7 +46,7 @@ struct Args : Common {
   std::string on_overflow = "error";
   bool allow_loss = false;
   std::string dequantize;
-  std::string quant = "keep", sparse = "auto";
+  std::string quant = "keep";
   bool no_metadata = false, dry_run = false;
   unsigned shards = 0;           // 0: not given
   std::uint64_t shard_size = 0;  // convert, extract; 0: not given

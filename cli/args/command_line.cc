@@ -506,7 +506,6 @@ SourceOptions Args::source_options() const {
   options.follow_links = follow_links;
   if (memory != 0) options.memory_limit = memory;
   options.void_type = void_type;
-  options.keep_sparse = sparse == "keep";
   options.format = from;
   options.files = files;
   options.left_out = left_out;

@@ -148,8 +148,6 @@ constexpr Option kOptions[] = {
      "Files to take along: all, none, dense, patterns", "all", "all none dense"},
     {kReads, 0, "npy-void", "TYPE", kInput, &Args::void_type,
      "Element type of npy's '|V' arrays, e.g. bf16", "", "bf16 f8_e4m3fn f8_e5m2"},
-    {kReads, 0, "sparse", "HOW", kInput, &Args::sparse, "auto; keep: scipy archives stay dense",
-     "auto", "auto keep"},
 
     {kBench, 0, "folder", "DIR", kMeasure, &Args::folder,
      "For a temporary file; else the input's folder", "", kFolders},

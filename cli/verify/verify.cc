@@ -87,7 +87,6 @@ StatusOr<Comparison> CompareAgainst(const Args& args, SpecVersion version) {
       args.source_options();  // --from is of the source, as --npy-void and --files are
   own.format.clear();
   own.files.clear();
-  own.keep_sparse = false;
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> file, OpenUngrouped({args.file()}, own));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenAgainst(args, version));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t not_compared,
@@ -361,7 +360,7 @@ int RunOn(const Args& args) {
 
 int RunVerify(const Args& args) {
   const bool of_source = HasRules(args) || !args.files.empty() || args.quant != "keep" ||
-                         !args.from.empty() || args.void_type.has_value() || args.sparse != "auto";
+                         !args.from.empty() || args.void_type.has_value();
   if (of_source && args.against.empty()) {
     return Fail(args, InvalidArgument("--dtype, --files and other rules need --against SOURCE"));
   }

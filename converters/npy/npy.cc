@@ -318,12 +318,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
     return Unsupported("the zip archive holds no .npy array, but " + listing.others.ToString());
   }
   ZT_ASSIGN_OR_RETURN(const auto sparse, ScipyFormat(*archive, listing.arrays));
+  std::string no_matrix;
   if (sparse && !options.keep_sparse) {
-    return WithTensor(
-        OpenScipy(archive, listing.arrays, *sparse, stem, options.void_type, options.memory_limit),
-        stem);
+    auto matrix =
+        OpenScipy(archive, listing.arrays, *sparse, stem, options.void_type, options.memory_limit);
+    if (matrix.status().code() != StatusCode::kFailedPrecondition) return WithTensor(std::move(matrix), stem);
+    no_matrix = Fact(matrix.status()) + "; the arrays of the archive stay as they are";
   }
   auto source = std::make_unique<NpzSource>(archive, options.memory_limit);
+  if (!no_matrix.empty()) source->AddWarning(std::move(no_matrix));
   for (const EntryArray& array : listing.arrays) {
     if (sparse && array.name == "format") continue;  // a string; becomes an attribute below
     ZT_RETURN_IF_ERROR(WithTensor(source->AddEntry(array, options), array.name));

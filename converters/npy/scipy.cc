@@ -227,9 +227,8 @@ class ScipySource final : public TensorSource {
     } else if (format == "coo") {
       ZT_RETURN_IF_ERROR(InitCoo(shape));
     } else {
-      return Unsupported("scipy's sparse format " + Quote(format) +
-                         " is not supported (csr, csc and coo are); keep its arrays as they are "
-                         "(--sparse keep), or convert it with tocsr()");
+      return NoMatrix("scipy's sparse format " + Quote(format) +
+                      " is not supported (csr, csc and coo are)");
     }
     NameList others;
     for (const EntryArray& array : arrays_) {
@@ -275,12 +274,8 @@ class ScipySource final : public TensorSource {
     return nullptr;
   }
 
-  // The archive holds no matrix of scipy, although some of its arrays have the names.
-  static Status NoMatrix(const std::string& why) {
-    return Unsupported(why +
-                       "; if these are other arrays, named as those of a matrix, keep them "
-                       "as they are (--sparse keep)");
-  }
+  // The archive holds no matrix that can be read, although its arrays have the names of one.
+  static Status NoMatrix(const std::string& why) { return FailedPrecondition(why); }
   static Status Lacks(std::string_view name) {
     return NoMatrix("the sparse matrix lacks entry " + Quote(name));
   }

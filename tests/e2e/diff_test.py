@@ -483,7 +483,7 @@ class AgainstWithRules(support.EndToEnd):
         self.fail_with(USAGE, "verify", damaged, "--against", self.source, "--rename", "x", says="--rename 'x': it does not begin with s/")
         self.fail_with(IO, "verify", damaged, "--against", self.source, "nosuch", says="nosuch: cannot open: No such file or directory")
         for rule in (("--files", "all"), ("--quant", "group"), ("--from", "npz"), ("--include", "x"), ("--no-metadata",),
-                     ("--sparse", "keep"), ("--npy-void", "bf16")):
+                     ("--npy-void", "bf16")):
             self.fail_with(USAGE, "verify", file, *rule, says="rules need --against SOURCE")
 
     def test_rules_that_leave_no_tensor(self):

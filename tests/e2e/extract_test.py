@@ -280,11 +280,11 @@ class Scipy(support.EndToEnd):
         rows, columns = numpy.array([0, 1, 3]), numpy.array([2, 0, 1])
         dense = numpy.zeros((4, 4))
         dense[rows, columns] = [1.5, 2, 3]
-        for kind in ("csr", "csc", "coo", "bsr", "dia"):
+        for kind in ("bsr", "dia"):
             with self.subTest(kind):
                 source, zt, output = (self.path(f"{kind}{end}") for end in (".npz", ".zt", "-back.npz"))
                 scipy.sparse.save_npz(source, scipy.sparse.coo_matrix(dense).asformat(kind))
-                self.succeed("convert", source, "-o", zt, "--sparse", "keep")
+                self.succeed("convert", "-q", source, "-o", zt)
                 process = self.run_program("extract", zt, "-o", output)
                 self.assertNotIn(b"attributes", process.stderr)
                 back = scipy.sparse.load_npz(output)
@@ -293,7 +293,7 @@ class Scipy(support.EndToEnd):
                 # A part of the arrays is not a matrix.
                 self.succeed("extract", "-q", zt, "data", "-o", self.path(f"{kind}-part.npz"))
                 self.assertEqual(numpy.load(self.path(f"{kind}-part.npz")).files, ["data"])
-                index = {"coo": "row", "dia": "offsets"}.get(kind, "indptr")
+                index = {"dia": "offsets"}.get(kind, "indptr")
                 part, others = self.path(f"{kind}-all-but-one.npz"), set(numpy.load(source).files) - {index, "format"}
                 self.succeed("extract", "-q", zt, *sorted(others), "-o", part)
                 self.assertEqual(set(numpy.load(part).files), others)

@@ -232,15 +232,12 @@ class Trial:
         makers = [rng.choice(random_inputs.FOLDERS)] if rng.random() < 0.2 else makers
         self.inputs = [make(rng, self.folder, f"t{at}_") for at, make in enumerate(makers)]
         names = [item.path.name for item in self.inputs]
-        self.keep_sparse = keep_sparse = sum(item.kept is not None for item in self.inputs) == 1 and rng.random() < 0.2
         tensors, attributes = {}, {}
         for item in self.inputs:
-            tensors |= item.kept if keep_sparse and item.kept is not None else item.tensors
+            tensors |= item.tensors
             for key, value in item.attributes.items():
                 attributes.setdefault(key, value)
         options = Options(rng, tensors, quant=any(item.quant for item in self.inputs))
-        if keep_sparse:
-            options.words += ["--sparse", "keep"]
         self.files = whole_models.Files(rng, self.inputs, options.spec)
         self.words, self.stdin = list(names), None
         piped = [at for at, item in enumerate(self.inputs) if item.pipe and item.kind != "npy"]
@@ -330,12 +327,11 @@ class Trial:
         rng = self.rng
         names = [item.path.name for item in self.inputs]
         self.run("verify", self.out, *self.threads(), *rng.choice([[], ["--json"]]), *["--canonical"] * options.canonical)
-        unchanged = not options.rules and not options.renames and not self.keep_sparse and not (
+        unchanged = not options.rules and not options.renames and not (
             options.dequantize and any(tensor.format.startswith("gguf.") for tensor in tensors.values()))
         files = self.files.compared
-        if not self.keep_sparse:
-            rules = [word for word in options.words if word not in ("-q", "-v")]
-            self.run("verify", self.out, *self.threads(), *files, *rules, "--against", *names)
+        rules = [word for word in options.words if word not in ("-q", "-v")]
+        self.run("verify", self.out, *self.threads(), *files, *rules, "--against", *names)
         if unchanged and len(kept) == len(tensors) and len(names) == 1:
             self.run("diff", self.out, names[0], *self.threads(), *files)
         self.check_again(options)
@@ -477,11 +473,10 @@ class Trial:
         elif way == "npz" and model:
             self.run("extract", self.out, "-o", "back.npz", "--no-sync", *self.threads())
             with numpy.load(self.folder / "back.npz") as got:
-                added = {"format"} if self.keep_sparse else set()  # makes scipy take the arrays for its matrix again
-                check(sorted(set(got.files) - added) == sorted(model), "other names:", got.files)
+                check(sorted(got.files) == sorted(model), "other names:", got.files)
                 for name, tensor in model.items():
                     check_array(name, got[name], tensor)
-            if not self.keep_sparse and not any(array_is_void(tensor) for tensor in model.values()):
+            if not any(array_is_void(tensor) for tensor in model.values()):
                 self.run("diff", self.out, "back.npz", *self.threads())
                 self.back("back.npz", model)
         elif way == "folder" and "" in model:

@@ -51,7 +51,6 @@ class Input:
     pipe: bool = False  # can be read from one
     kind: str = ""
     quant: bool = False  # a checkpoint whose modules --quant group puts together
-    kept: dict = None    # what --sparse keep finds in it
     files: dict = dataclasses.field(default_factory=dict)  # of a folder, those that go along: path -> bytes
 
 
@@ -304,8 +303,7 @@ def scipy_file(rng, folder, prefix):
         parts["indices"] = ("u64", None, c.astype("<u8").tobytes())
         parts["indptr"] = ("u64", None, numpy.concatenate([[0], numpy.cumsum(mask.sum(1))]).astype("<u8").tobytes())
     tensor = Tensor([rows, columns], parts, "sparse_coo" if kind == "coo" else "sparse_csr")
-    kept = {name: dense(array.shape, *_storage(array)) for name, array in arrays.items() if name != "format"}
-    return Input(path, {prefix: tensor}, kind="scipy " + kind, kept=kept)
+    return Input(path, {prefix: tensor}, kind="scipy " + kind)
 
 
 def _storage(array):
