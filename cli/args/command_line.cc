@@ -12,7 +12,7 @@ module zt.cli;
 
 import zt.std;
 import :options;
-import :support;
+import :signals;
 import :output;
 import :rules;
 import zt.remote;

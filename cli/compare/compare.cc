@@ -9,7 +9,7 @@ module zt.cli;
 import zt.std;
 import :compare;
 import :rules;
-import :support;
+import :signals;
 import zt.convert.files;
 
 namespace zt::cli::internal {

@@ -12,7 +12,6 @@ import :files;
 import :options;
 import :rules;
 import :select;
-import :support;
 
 namespace zt::cli::internal {
 namespace {

@@ -9,7 +9,9 @@ module zt.cli;
 import zt.std;
 import :rules;
 import :options;
-import :support;
+import :conversion;
+import :outputs;
+import :signals;
 
 namespace zt::cli::internal {
 namespace {

@@ -12,7 +12,10 @@ import :rules;
 import :select;
 import :shards;
 import :options;
-import :support;
+import :conversion;
+import :inputs;
+import :outputs;
+import :signals;
 import zt.convert.composite;
 
 namespace zt::cli::internal {
@@ -113,6 +116,13 @@ Json ToJson(const std::vector<NumericFinding>& findings) {
                    {"underflow", finding.counts.underflow}});
   }
   return out;
+}
+
+std::uint64_t Bytes(const Object& object) {
+  std::uint64_t bytes = 0;
+  for (const Component& component : object.components)
+    bytes += component.bytes == kUnknownSize ? 0 : component.bytes;
+  return bytes;
 }
 
 bool Compresses(const Plan& plan) {

@@ -1,4 +1,4 @@
-// zt.cli:support — estimates the size of a file: converts a sample of the input and discards it.
+// zt.cli:conversion — estimates the size of a file: converts a sample of the input and discards it.
 module;
 
 #include "core/status_macros.h"
@@ -6,7 +6,8 @@ module;
 module zt.cli;
 
 import zt.std;
-import :support;
+import :conversion;
+import :signals;
 
 namespace zt::cli::internal {
 namespace {

@@ -10,7 +10,7 @@ import :changed;
 import :output;
 import :rules;
 import :select;
-import :support;
+import :conversion;
 
 namespace zt::cli::internal {
 namespace {

@@ -13,7 +13,9 @@ import :changed;
 import :options;
 import :restore;
 import :select;
-import :support;
+import :inputs;
+import :outputs;
+import :signals;
 import zt.convert.layout;
 import zt.convert.npy;
 

@@ -15,7 +15,9 @@ import :numbers;
 import :options;
 import :select;
 import :shards;
-import :support;
+import :inputs;
+import :outputs;
+import :signals;
 import zt.convert.shards;
 
 namespace zt::cli::internal {

@@ -11,7 +11,7 @@ import :numbers;
 import :options;
 import :select;
 import :shards;
-import :support;
+import :signals;
 
 namespace zt::cli::internal {
 namespace {

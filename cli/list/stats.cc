@@ -7,7 +7,7 @@ module zt.cli;
 
 import zt.std;
 import :numbers;
-import :support;
+import :signals;
 
 namespace zt::cli::internal {
 namespace {

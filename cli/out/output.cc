@@ -14,7 +14,7 @@ module zt.cli;
 
 import zt.std;
 import :output;
-import :support;
+import :signals;
 
 namespace zt::cli::internal {
 namespace {

@@ -8,7 +8,9 @@ module zt.cli;
 import zt.std;
 import :shards;
 import :options;
-import :support;
+import :inputs;
+import :outputs;
+import :signals;
 import zt.convert.shards;
 
 namespace zt::cli::internal {

@@ -8,7 +8,6 @@ module zt.cli;
 
 import zt.std;
 import :shards;
-import :support;
 
 namespace zt::cli::internal {
 namespace {

@@ -10,7 +10,10 @@ module zt.cli;
 import zt.std;
 import :files;
 import :shards;
-import :support;
+import :conversion;
+import :inputs;
+import :outputs;
+import :signals;
 
 namespace zt::cli::internal {
 namespace {

@@ -8,7 +8,7 @@ module zt.cli;
 import zt.std;
 import :options;
 import :rules;
-import :support;
+import :conversion;
 
 namespace zt::cli::internal {
 namespace {

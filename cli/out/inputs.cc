@@ -1,4 +1,4 @@
-// zt.cli:support — the files that a command reads, which its outputs must not replace.
+// zt.cli:inputs — the files that a command reads, which its outputs must not replace.
 module;
 
 #include <sys/stat.h>
@@ -8,13 +8,18 @@ module;
 module zt.cli;
 
 import zt.std;
-import :support;
+import :inputs;
 import zt.convert.shards;
 import zt.open;
 
 namespace zt::cli::internal {
 
 namespace fs = std::filesystem;
+
+StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
+  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
+  return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
+}
 
 Status CheckIsZt(const std::string& path) {
   if (!IsUrl(path) && !TheStore().IsFile(path)) return OkStatus();  // a pipe opens once

@@ -1,23 +1,19 @@
-// zt.cli:support — signals, outputs, and opening .zt files.
+// zt.cli:signals — what ends a run, and how.
 module;
 
 #include <signal.h>
 #include <unistd.h>
 
-#include "core/status_macros.h"
-
 module zt.cli;
 
 import zt.std;
 import :output;
-import :support;
+import :signals;
 import zt.remote;
 
 namespace zt::cli {
 
 using namespace internal;
-namespace fs = std::filesystem;
-
 namespace {
 
 // The state that a signal changes, and that tells it what to do.
@@ -155,60 +151,6 @@ void Completed() { g_complete = true; }
 void SetCommon(const Common& common) {
   const std::lock_guard lock(g_mutex);
   CommonOptions() = common;
-}
-
-Store& TheStore() { return *CommonOptions().store; }
-
-StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
-                                         const FileSinkOptions& options) {
-  if (output == "-") {
-    if (::isatty(STDOUT_FILENO) != 0) {
-      return InvalidArgument("standard output is a terminal; redirect it or name a file with -o");
-    }
-    return DescriptorSink(STDOUT_FILENO, "standard output");
-  }
-  return CreateFileSink(output, options);
-}
-
-Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, OpenSink(path, options));
-  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
-  ZT_RETURN_IF_ERROR(WithFile(sink->Append(std::span(&piece, 1)), path));
-  return WithFile(sink->Finish(text.size()), path);
-}
-
-StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
-  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path, TheStore()));
-  return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
-}
-
-std::uint64_t Bytes(const Object& object) {
-  std::uint64_t bytes = 0;
-  for (const Component& component : object.components)
-    bytes += component.bytes == kUnknownSize ? 0 : component.bytes;
-  return bytes;
-}
-
-Status CheckFolderOf(const std::string& output) {
-  if (output == "-" || IsUrl(output)) return OkStatus();
-  std::error_code error;
-  const fs::path folder = fs::path(output).parent_path();
-  if (folder.empty() || fs::is_directory(folder, error)) return OkStatus();
-  if (fs::exists(folder, error))
-    return WithFile(IoError(folder.string() + " is not a folder; name another output"), output);
-  if (error) return OkStatus();  // what may not be looked at may be there: opening it tells
-  return WithFile(IoError("there is no folder " + folder.string() + "; make the folder first"),
-                  output);
-}
-
-Status CheckOutput(const std::string& output, bool force) {
-  if (output.ends_with('/'))
-    return WithFile(InvalidArgument("the output is a folder; name a file"), output);
-  ZT_RETURN_IF_ERROR(CheckFolderOf(output));
-  std::error_code error;
-  if (output == "-" || force || IsUrl(output) || !fs::is_regular_file(output, error))
-    return OkStatus();
-  return WithFile(WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace), output);
 }
 
 }  // namespace internal

@@ -1,0 +1,34 @@
+// zt.cli:conversion — one .zt file of a conversion, written and published, and its estimated size.
+// Internal.
+module zt.cli:conversion;
+
+import zt.std;
+import :output;
+
+namespace zt::cli::internal {
+
+// The bytes of all components whose sizes are known.
+std::uint64_t Bytes(const Object& object);
+
+// Streams the planned objects of `source` into `sink` and finishes both. A signal cancels it. The
+// returned writer has the results.
+StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
+                                            const Plan& plan, WriterOptions options);
+// Warns of values that were changed by the conversion, and appends the warnings to `warnings`, an
+// array.
+void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
+            Json& warnings);
+Json ToJson(const std::vector<NumericFinding>& findings);
+
+// Estimates the size of the file that `plan` makes, from a sample of its input, at most 32 MiB.
+// The estimate is exact if the sample is all of it. nullopt if the input can be read only once, or
+// if the sample cannot be converted: the conversion then says why.
+StatusOr<std::optional<std::uint64_t>> EstimateBytes(TensorSource& source, const Plan& plan,
+                                                     const WriterOptions& options);
+// True if some components may be stored compressed.
+bool Compresses(const Plan& plan);
+// The result of convert under --json, without what is known only after writing.
+Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
+                 const std::vector<std::string>& warnings);
+
+}  // namespace zt::cli::internal

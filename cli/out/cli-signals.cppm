@@ -1,0 +1,30 @@
+// zt.cli:signals — what ends a run before its end. Internal.
+module zt.cli:signals;
+
+import zt.std;
+import :args;
+
+namespace zt::cli::internal {
+
+// True once a signal has asked the program to end. Everything that can be cancelled reads it.
+const std::atomic<bool>& Interrupted();
+
+// As long as it exists, a signal cancels the writer, from another thread. After an earlier signal,
+// the constructor cancels it.
+class CancelsWriter {
+ public:
+  explicit CancelsWriter(Writer& writer);
+  ~CancelsWriter();
+  CancelsWriter(const CancelsWriter&) = delete;
+  CancelsWriter& operator=(const CancelsWriter&) = delete;
+};
+
+// Marks the command's output as published: from now on a signal does not end the run, which reports
+// its result and ends by itself.
+void Completed();
+// True if a signal arrived before Completed. The program then prints only that it was interrupted.
+bool Ended();
+// Sets the options for what the program prints after a signal.
+void SetCommon(const Common& common);
+
+}  // namespace zt::cli::internal
