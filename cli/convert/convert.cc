@@ -409,7 +409,8 @@ Status Convert(const Args& args) {
   if (args.dry_run && !shards) {
     Status replaces = CheckOutput(args.output, args.force);
     if (replaces.ok()) replaces = CheckIsNoInput(args, source.get(), true);
-    if (!replaces.ok()) warnings.push_back("without --dry-run this fails: " + Worded(args, replaces));
+    if (!replaces.ok())
+      warnings.push_back("without --dry-run this fails: " + Worded(args, replaces));
   }
   WarnAll(args, warnings);
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));

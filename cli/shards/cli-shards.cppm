@@ -4,7 +4,7 @@ module zt.cli:shards;
 
 import zt.std;
 import :args;
-import :output;
+import :inputs;
 import zt;
 
 namespace zt::cli::internal {

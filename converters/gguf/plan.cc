@@ -168,10 +168,10 @@ class GgufPlanner {
   Status Add(std::uint32_t index) {
     const Object& object = source_.objects()[index];
     if (object.name.empty() || object.name.size() > kMaxName) {
-      return WithTensor(WithAdvice(Unsupported("a name in GGUF has 1 to " +
-                                               std::to_string(kMaxName) + " bytes"),
-                                   Advice::kRename),
-                        object.name);
+      return WithTensor(
+          WithAdvice(Unsupported("a name in GGUF has 1 to " + std::to_string(kMaxName) + " bytes"),
+                     Advice::kRename),
+          object.name);
     }
     ZT_ASSIGN_OR_RETURN(auto type, WithTensor(TypeOf(object), object.name));
     const std::uint64_t bytes = object.components[0].bytes;

@@ -15,9 +15,9 @@ void Each(Wire& wire, Fields&... fields) {
 }
 template <class Wire, class ADataset>
 void FieldsOf(Wire& wire, ADataset& dataset) {
-  Each(wire, dataset.name, dataset.address, dataset.problem, dataset.damaged, dataset.too_large, dataset.element,
-       dataset.shape, dataset.swap, dataset.contiguous, dataset.offset, dataset.chunk,
-       dataset.attributes);
+  Each(wire, dataset.name, dataset.address, dataset.problem, dataset.damaged, dataset.too_large,
+       dataset.element, dataset.shape, dataset.swap, dataset.contiguous, dataset.offset,
+       dataset.chunk, dataset.attributes);
 }
 
 class Encoder {

@@ -101,12 +101,11 @@ StatusOr<KerasModel> OpenKeras(std::shared_ptr<ByteSource> bytes, std::uint64_t 
   std::vector<std::byte> held;
   if (entry->sequential()) {
     if (found->size > memory_limit) {
-      return WithAdvice(
-          Unsupported("its weights are deflated, and would be held in memory: " +
-                      std::to_string(found->size) + " bytes, the memory limit is " +
-                      std::to_string(memory_limit) + "; unpack the archive and name its " +
-                      Quote(kWeights)),
-          Advice::kMemory);
+      return WithAdvice(Unsupported("its weights are deflated, and would be held in memory: " +
+                                    std::to_string(found->size) + " bytes, the memory limit is " +
+                                    std::to_string(memory_limit) +
+                                    "; unpack the archive and name its " + Quote(kWeights)),
+                        Advice::kMemory);
     }
     held.resize(found->size);
     ZT_RETURN_IF_ERROR(Annotate(entry->ReadAt(0, held), found->name));

@@ -228,8 +228,7 @@ class Hdf5Source final : public TensorSource {
       dataset.problem =
           "a row of its chunks takes more than a quarter of the memory limit, and each "
           "chunk would have to be decoded " +
-          std::to_string(access.blocks.decoded) +
-          " times; repack it with other chunks (h5repack)";
+          std::to_string(access.blocks.decoded) + " times; repack it with other chunks (h5repack)";
       dataset.too_large = true;
     }
     return OkStatus();

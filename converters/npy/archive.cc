@@ -63,9 +63,8 @@ std::vector<std::byte> EncodeHeader(std::string_view descr, std::span<const std:
 Status CheckDense(const Object& object) {
   if (object.format != "dense" || object.components.size() != 1) {
     const bool sparse = object.format.starts_with("sparse");
-    const Status why =
-        Unsupported("format " + Quote(object.format) + " is not an array" +
-                    (sparse ? "; a sparse matrix is an .npz of its own" : ""));
+    const Status why = Unsupported("format " + Quote(object.format) + " is not an array" +
+                                   (sparse ? "; a sparse matrix is an .npz of its own" : ""));
     return object.format.starts_with("gguf.") ? WithAdvice(why, Advice::kDequantize) : why;
   }
   const Component& data = object.components.front();
@@ -388,9 +387,8 @@ Status AddSparse(const TensorSource& source, std::uint32_t index, ArchivePlan& p
   const Component& values = object.components[values_at];
   const DescrText value_type = DescrOf(values.element);
   if (!value_type.named) {
-    return WithAdvice(
-        Unsupported("scipy has no matrices of " + std::string(Name(values.element))),
-        Advice::kDtype);
+    return WithAdvice(Unsupported("scipy has no matrices of " + std::string(Name(values.element))),
+                      Advice::kDtype);
   }
   const std::uint64_t count = values.bytes / ElementBytes(values.element);
   for (std::uint32_t c = 0; c < object.components.size(); ++c) {

@@ -322,7 +322,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenArrays(std::shared_ptr<ByteSource> b
   if (sparse && !options.keep_sparse) {
     auto matrix =
         OpenScipy(archive, listing.arrays, *sparse, stem, options.void_type, options.memory_limit);
-    if (matrix.status().code() != StatusCode::kFailedPrecondition) return WithTensor(std::move(matrix), stem);
+    if (matrix.status().code() != StatusCode::kFailedPrecondition)
+      return WithTensor(std::move(matrix), stem);
     no_matrix = Fact(matrix.status()) + "; the arrays of the archive stay as they are";
   }
   auto source = std::make_unique<NpzSource>(archive, options.memory_limit);

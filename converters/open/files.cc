@@ -30,6 +30,7 @@ constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kMostPointerBytes = 1024;  // of Git LFS
 
 constexpr const char* kHidden = "its name begins with a dot";
+constexpr const char* kNotNamed = "it is not among those that are asked for";
 
 bool HasOneOf(std::string_view name, std::initializer_list<std::string_view> words) {
   return std::ranges::any_of(words,
@@ -77,7 +78,7 @@ StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
     if (word != "all" && word != "none" && word != "dense") choice.patterns.push_back(word);
   }
   if (choice.none && words.size() > 1) {
-    return InvalidArgument("--files none cannot be combined with other values");
+    return InvalidArgument("no files, and others: none is a choice of its own");
   }
   return choice;
 }
@@ -229,7 +230,7 @@ class FolderListing {
     // The index of a distributed checkpoint.
     if (source_.format() == "torch" && name == ".metadata") return;
     const bool asked = Matches(choice_, name);
-    if (!choice_.patterns.empty() && !asked) return LeaveOut(name, "--files does not name it");
+    if (!choice_.patterns.empty() && !asked) return LeaveOut(name, kNotNamed);
     if (!asked && file.starts_with('.') && (file != ".metadata" || file == name))
       return LeaveOut(name, kHidden);
     if (!asked && IsDigestOfShard(file)) return LeaveOut(name, "it is the digest of a shard");
@@ -453,8 +454,7 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
   const std::string why = choice.none ? "no files are taken"
                           : refused   ? options.no_files
                                       : "there are several inputs";
-  const auto advice =
-      choice.none || refused ? std::nullopt : std::optional<Advice>(Advice::kFiles);
+  const auto advice = choice.none || refused ? std::nullopt : std::optional<Advice>(Advice::kFiles);
   if (path != "-" && source->format() != "zt" && IsFolder(path)) {
     if (!none) {
       ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, only, choice, options));
@@ -465,8 +465,8 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
   const auto keep = [&](const std::string& file) {
     const bool stays = !none && (choice.patterns.empty() || Matches(choice, file));
     if (!stays && options.left_out != nullptr)
-      options.left_out->push_back(
-          {file, none ? why : "it is not among the files that are taken", none ? advice : std::nullopt});
+      options.left_out->push_back({file, none ? why : kNotNamed,
+                                   none ? advice : std::nullopt});
     return stays;
   };
   return SelectFiles(std::move(source), keep, choice.dense);

@@ -148,9 +148,7 @@ StatusOr<FileLayout> PlanNpyFile(const TensorSource& source,
 using FileNames = std::vector<std::string>;
 
 OpenedSource RefuseHdf5(std::shared_ptr<ByteSource>, const InputOptions&) {
-  return Unsupported(
-      "it is HDF5, which the program alone reads; convert the file first: "
-      "ztstream convert FILE -o OUT.zt");
+  return Unsupported("it is HDF5, which the program ztstream alone reads; convert it with that");
 }
 
 Hdf5Opener g_open_hdf5 = RefuseHdf5;

@@ -256,10 +256,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
   if (found.size() > 1) {
     std::vector<std::string> examples;
     for (const FolderFiles& files : found) examples.push_back(Quote(files.names.front()));
-    return WithAdvice(
-        InvalidArgument("the folder holds files of several formats: " + Joined(examples, "and") +
-                        "; name the files that are meant"),
-        Advice::kFormat);
+    return WithAdvice(InvalidArgument("the folder holds files of several formats: " +
+                                      Joined(examples, "and") + "; name the files that are meant"),
+                      Advice::kFormat);
   }
   if (found.empty()) {
     std::vector<std::string> suffixes;

@@ -475,10 +475,10 @@ StatusOr<Credentials> FindCredentials(const SharedSettings& settings) {
     if (instance.ok()) return instance;
     why = " (the instance's metadata: " + std::string(Message(instance.status())) + ")";
   }
-  return IoError(
-      "there are no credentials for S3" + why +
-      "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE to a profile, or give "
-      "--no-sign-request where the bucket is public");
+  return WithAdvice(
+      IoError("there are no credentials for S3" + why +
+              "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE to a profile"),
+      Advice::kUnsigned);
 }
 
 }  // namespace zt::remote::internal

@@ -94,11 +94,12 @@ class Upload final : public Sink {
     expected_ = PartBytes(bytes);
     const std::uint64_t given = client_->settings()->part_bytes;
     if (given != 0 && bytes > given * kMostParts) {
-      failure_ = WithAdvice(
-          InvalidArgument("it may have " + std::to_string(bytes) + " bytes, more than " +
-                          std::to_string(kMostParts) + " parts of the size that was given; it takes " +
-                          std::to_string(bytes / kMostParts / kMiB + 1) + "MiB or more"),
-          Advice::kPartSize);
+      failure_ =
+          WithAdvice(InvalidArgument("it may have " + std::to_string(bytes) + " bytes, more than " +
+                                     std::to_string(kMostParts) +
+                                     " parts of the size that was given; it takes " +
+                                     std::to_string(bytes / kMostParts / kMiB + 1) + "MiB or more"),
+                     Advice::kPartSize);
     } else if (!expected_) {
       failure_ = WithAdvice(InvalidArgument("it may have " + std::to_string(bytes) +
                                             " bytes, more than an object of S3 can"),
@@ -459,7 +460,8 @@ class Upload final : public Sink {
   Status CheckAbsent() {
     if (overwrite_) return OkStatus();
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
-    if (answer.ok()) return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
+    if (answer.ok())
+      return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
     if (answer.head.status == 404 || answer.head.status == 403) return OkStatus();
     return client_->Explain(s3_, answer);
   }
@@ -480,7 +482,7 @@ class Upload final : public Sink {
     }
     const auto range = ParseContentRange(answer.head.Find("content-range"));
     if (answer.ok() && range && range->total == total && back == tail_) return OkStatus();
-    return InvalidData("the store has other bytes than were sent; write it again with -f");
+    return InvalidData("the store has other bytes than were sent; write it again");
   }
 
   void Warn(const std::string& line) const { client_->settings()->Warn(line); }

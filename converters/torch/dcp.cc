@@ -332,8 +332,7 @@ class Metadata {
     const bool is_there =
         IsUrl(file_path) ? options_.store->Exists(file_path) : fs::exists(file_path, error);
     if (!is_there && (!error || error == std::errc::too_many_symbolic_link_levels))
-      return InvalidData("its file " + Quote(name) +
-                         " is missing; get it");
+      return InvalidData("its file " + Quote(name) + " is missing; get it");
     auto opened = OpenFile(file_path);
     if (!opened.ok()) return Annotate(opened.status(), name);
     file.bytes = *std::move(opened);

@@ -191,8 +191,7 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, ServedTensor& entr
       part.bounds = std::move(bounds);
     }
     if (kind == Kind::kColumns) part.pointers = 1 + pointers->number;
-    if (const Status excess = AssignNumber(part); !excess.ok())
-      entry.problem = excess;
+    if (const Status excess = AssignNumber(part); !excess.ok()) entry.problem = excess;
     return part;
   };
   const auto add = [&](StoragePart part, const char* role) {

@@ -216,7 +216,8 @@ StatusOr<Tensor> TensorReader::ReadDense(const Arguments& args) {
   }
   if (args.qscheme) {
     tensor.problem = Unsupported(
-        "it is quantized, and its scales lie outside its bytes; save it dequantized (dequantize())");
+        "it is quantized, and its scales lie outside its bytes; save it dequantized "
+        "(dequantize())");
   }
   return tensor;
 }
@@ -314,8 +315,7 @@ StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
   if (with_state && args.size() > 3) state = args[3];
   if (state != Graph::kNoNode) tensor->state = state;
   if (tensor->state != Graph::kNoNode && holds_[tensor->state]) {
-    return Unsupported(
-        "attributes that were set on it hold tensors; save these beside it");
+    return Unsupported("attributes that were set on it hold tensors; save these beside it");
   }
   return tensor;
 }

@@ -43,8 +43,7 @@ Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
                      .message = std::string(what) + " (zTensor 2.0 §6.3)"});
   };
   if (!Traits(manifest.version).canonical) {
-    add("", "",
-        "version " + std::string(Traits(manifest.version).text) + " has no canonical form");
+    add("", "", "version " + std::string(Traits(manifest.version).text) + " has no canonical form");
     wrong.back().advice = Advice::kCanonical;
     return OkStatus();
   }

@@ -43,9 +43,7 @@ class Sparse01 {
   Status Describe() {
     if (object_.format == kCoo01) return InterleavedCoo();
     if (object_.format == kCsr01) return ConcatenatedCsr();
-    return Unsupported(
-        "layout 'sparse' does not say where its indices lie; save it dense, or leave it out with "
-        "--exclude");
+    return Unsupported("layout 'sparse' does not say where its indices lie; save it dense");
   }
 
  private:

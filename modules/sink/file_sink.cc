@@ -171,7 +171,8 @@ class FileSink final : public Sink {
   Status Rename() {
     const int error = sink::internal::Rename(temporary_.path(), target_, options_.overwrite);
     if (error == 0) return OkStatus();
-    if (error == EEXIST) return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
+    if (error == EEXIST)
+      return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
     if (error == EISDIR) return InvalidArgument("the output is a folder; name a file");
     return IoError(error, "cannot rename the finished file");
   }
@@ -249,7 +250,8 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
   // lstat: a dangling symbolic link has the name too.
   struct stat link;
   const bool there = ::lstat(target.c_str(), &link) == 0;
-  if (there && !options.overwrite) return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
+  if (there && !options.overwrite)
+    return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
   if (!there && errno == ENAMETOOLONG) return IoError(errno, "cannot make a file of this name");
   auto [folder, base] = SplitPath(target);
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");

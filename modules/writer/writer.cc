@@ -54,12 +54,11 @@ Status CheckForVersion(const WriterOptions& options) {
                            " up to 16 MiB, as " + version + " needs");
   }
   if (options.zstd.frame_bytes > traits.max_frame_bytes) {
-    return WithAdvice(
-        InvalidArgument("frames of " + std::to_string(options.zstd.frame_bytes) +
-                        " bytes of content are larger than the " +
-                        std::to_string(traits.max_frame_bytes) + " that " + version +
-                        " allows; choose smaller ones"),
-        Advice::kFrames);
+    return WithAdvice(InvalidArgument("frames of " + std::to_string(options.zstd.frame_bytes) +
+                                      " bytes of content are larger than the " +
+                                      std::to_string(traits.max_frame_bytes) + " that " + version +
+                                      " allows; choose smaller ones"),
+                      Advice::kFrames);
   }
   return OkStatus();
 }
