@@ -20,8 +20,8 @@ sys.path.insert(0, str(HERE.parent / "tests/lib"))
 
 import make_folders  # noqa: E402, found there
 
-WAYS = {"1.2": ([], ["--zstd"], ["--zstd=planes"], ["--files", "dense"]),
-        "2.0": ([], ["--zstd"], ["--zstd=planes"], ["--files", "dense"], ["--canonical"], ["--shards", "2"])}
+WAYS = {"1.2": ([], ["--zstd"], ["--zstd=planes"]),
+        "2.0": ([], ["--zstd"], ["--zstd=planes"], ["--canonical"], ["--shards", "2"])}
 COMMANDS = {"1.2": (["info"], ["decompress"]), "2.0": (["ls"], ["verify", "--deep"])}
 
 

@@ -89,8 +89,10 @@ TEST(Files, AreObjectsOfTheProfileOrDense) {
   EXPECT_EQ(file.name, "__meta__/files/a/b");
   EXPECT_EQ(std::string_view(file.format), "ztstream.file/1");
   EXPECT_TRUE(IsFile(file) && CheckFile(file).ok());
-  Object dense = FileObject("a/b", 3, true, true);
-  EXPECT_EQ(std::string_view(dense.format), "dense");
+  Object dense = FileObject("a/b", 3, true);
+  dense.format = "dense";
+  EXPECT_FALSE(IsFile(dense));
+  SetMember(dense.attributes, kDenseFileAttribute, 1);
   EXPECT_TRUE(IsFile(dense) && CheckFile(dense).ok() && FileEntryOf(dense, 0).executable);
   SetMember(dense.attributes, kDenseFileAttribute, 2);
   EXPECT_FALSE(IsFile(dense));

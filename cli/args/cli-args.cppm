@@ -67,7 +67,6 @@ struct Args : Common {
   std::vector<std::string> against;  // verify
   double atol = -1, rtol = -1;       // diff; negative: not given
   std::string attributes;            // diff: "tensors", "all" or "none"; empty: of tensors
-  bool summary = false;              // diff
   std::vector<std::string> names;    // extract: empty: all; show: one
   std::string to;                    // extract: name of a format; empty: by the output's suffix
   std::string folder;                // bench: of its temporary file; empty: the first input's

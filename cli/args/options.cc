@@ -130,7 +130,6 @@ constexpr Option kOptions[] = {
     {kDiff, 0, "rtol", "X", kChecks, &Args::rtol, "... and by X times the one in B"},
     {kDiff, 0, "attributes", "WHICH", kChecks, &Args::attributes,
      "tensors, none, or all: those of the file, too", "tensors", "tensors none all"},
-    {kDiff, 0, "summary", "", kChecks, &Args::summary, "Print the last line alone"},
     {kReads, 0, "from", "FORMAT", kInput, &Args::from,
      "safetensors npy npz gguf torch onnx hdf5 zt; or detected", "", kReadFormats,
      "pt=torch pth=torch ckpt=torch bin=torch pytorch=torch pickle=torch st=safetensors h5=hdf5 "
@@ -145,7 +144,7 @@ constexpr Option kOptions[] = {
     {kReads, 0, "endpoint-url", "URL", kInput, &Args::endpoint_url,
      "Another store than AWS's that speaks S3"},
     {kReads, 0, "files", "WHICH", kInput, &Args::files,
-     "Files to take along: all, none, dense, patterns", "all", "all none dense"},
+     "Files to take along: all, none, or patterns of paths", "all", "all none"},
     {kReads, 0, "npy-void", "TYPE", kInput, &Args::void_type,
      "Element type of npy's '|V' arrays, e.g. bf16", "", "bf16 f8_e4m3fn f8_e5m2"},
 

@@ -179,7 +179,6 @@ Json ResultJson(const Args& args, const Comparison& found) {
   };
   error("largest", found.largest);
   error("relative", found.relative);
-  if (args.summary) return json;
   json["differences"] = Json::array();
   for (const Difference& each : found.differences) json["differences"].push_back(ToJson(each));
   return json;
@@ -187,15 +186,16 @@ Json ResultJson(const Args& args, const Comparison& found) {
 
 std::string ResultText(const Args& args, const Comparison& found) {
   const std::vector<Difference>& differences = found.differences;
-  std::size_t shown = args.verbose ? differences.size() : kMostDifferences;
-  shown = args.summary ? 0 : std::min(shown, differences.size());
+  if (args.quiet) return differences.empty() ? "" : Summary(args, found);
+  const std::size_t shown =
+      std::min(args.verbose ? differences.size() : kMostDifferences, differences.size());
   std::string text;
   for (std::size_t i = 0; i < shown; ++i)
     text += Printable(FormatDifference(differences[i], args.inputs[0], args.inputs[1])) + "\n";
-  if (shown < differences.size() && !args.summary) {
+  if (shown < differences.size()) {
     text += "and " + Counted(differences.size() - shown, "more difference") + "; -v lists all\n";
   }
-  return args.quiet ? text : text + Summary(args, found);
+  return text + Summary(args, found);
 }
 
 }  // namespace

@@ -50,13 +50,9 @@ std::string WhyNoFiles(SpecVersion version) {
 
 std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source, Plan& plan) {
   std::vector<std::string> lines;
-  const bool dense = std::ranges::find(args.files, "dense") != args.files.end();
   for (PlannedObject& planned : plan.objects) {
-    if (!IsFile(*planned.object)) continue;
-    PlannedComponent& data = planned.components[0];
-    if (dense) {
-      data.storage.compression = Compression::kNone;
-    } else if (!args.raw && source.format() != "zt") {
+    if (IsFile(*planned.object) && !args.raw && source.format() != "zt") {
+      PlannedComponent& data = planned.components[0];
       data.storage.compression = Compression::kIfGain;
       data.storage.encoding = Encoding::kZstd;
     }
@@ -82,7 +78,7 @@ StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const Te
       other_paths.size() == 1 && TheStore().IsFolder(other_paths[0]) && other.format() != "zt";
   if (CountFiles(other.objects()) > 0 || !args.files.empty() || folder) return 0;
   const std::uint64_t before = CountFiles(side->objects());
-  ZT_ASSIGN_OR_RETURN(side, SelectFiles(std::move(side), IsNamedLikeWeights, false));
+  ZT_ASSIGN_OR_RETURN(side, SelectFiles(std::move(side), IsNamedLikeWeights));
   const std::uint64_t files = before - CountFiles(side->objects());
   if (files > 0 && !args.quiet) {
     Note(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +

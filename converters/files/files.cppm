@@ -23,11 +23,10 @@ std::unique_ptr<TensorSource> OpenFiles(const std::string& folder,
                                         const std::vector<FolderEntry>& files,
                                         Value::Map attributes, const InputOptions& options);
 
-// Removes the files for whose path `keep` is false; with `dense`, the other files become dense
-// objects (FileObject). kDataLoss if the files break a rule of the profile.
+// Removes the files for whose path `keep` is false. kDataLoss if the files break a rule of the
+// profile.
 StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
-    std::unique_ptr<TensorSource> source, const std::function<bool(const std::string& path)>& keep,
-    bool dense);
+    std::unique_ptr<TensorSource> source, const std::function<bool(const std::string& path)>& keep);
 
 // The source with `prefix` before the names of its objects.
 std::unique_ptr<TensorSource> PrefixNames(std::unique_ptr<TensorSource> source,

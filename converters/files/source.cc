@@ -101,15 +101,14 @@ std::unique_ptr<TensorSource> OpenFiles(const std::string& folder,
 }
 
 StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
-    std::unique_ptr<TensorSource> source, const std::function<bool(const std::string& path)>& keep,
-    bool dense) {
+    std::unique_ptr<TensorSource> source,
+    const std::function<bool(const std::string& path)>& keep) {
   ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(source->objects()));
   std::vector<bool> kept;  // keep is asked once for each file
   bool changed = false;
   for (const FileEntry& file : files) {
     kept.push_back(keep(file.path));
-    changed =
-        changed || !kept.back() || (dense && source->objects()[file.object].format != "dense");
+    changed = changed || !kept.back();
   }
   if (!changed) return source;
   auto selected = std::make_unique<SelectedSource>(std::move(source));
@@ -120,14 +119,7 @@ StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
       selected->Add(i, objects[i]);
       continue;
     }
-    const FileEntry& file = *next++;
-    if (!kept[static_cast<std::size_t>(next - files.begin()) - 1]) continue;
-    Object object = objects[i];
-    if (dense) {
-      object = FileObject(file.path, file.bytes, file.executable, true);
-      object.name = objects[i].name;
-    }
-    selected->Add(i, std::move(object));
+    if (kept[static_cast<std::size_t>(next++ - files.begin())]) selected->Add(i, objects[i]);
   }
   return selected;
 }

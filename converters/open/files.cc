@@ -63,7 +63,6 @@ std::string StemOf(const std::string& name) {
 struct FileChoice {
   bool all = false;  // given explicitly
   bool none = false;
-  bool dense = false;  // store files as dense u8 objects
   // Shell patterns of paths; empty: all files that are not weights.
   std::vector<std::string> patterns;
 };
@@ -74,8 +73,7 @@ StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
   for (const std::string& word : words) {
     choice.all = choice.all || word == "all";
     choice.none = choice.none || word == "none";
-    choice.dense = choice.dense || word == "dense";
-    if (word != "all" && word != "none" && word != "dense") choice.patterns.push_back(word);
+    if (word != "all" && word != "none") choice.patterns.push_back(word);
   }
   if (choice.none && words.size() > 1) {
     return InvalidArgument("no files, and others: none is a choice of its own");
@@ -469,7 +467,7 @@ StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> 
                                    none ? advice : std::nullopt});
     return stays;
   };
-  return SelectFiles(std::move(source), keep, choice.dense);
+  return SelectFiles(std::move(source), keep);
 }
 
 }  // namespace zt::open::internal

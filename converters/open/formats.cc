@@ -148,7 +148,7 @@ StatusOr<FileLayout> PlanNpyFile(const TensorSource& source,
 using FileNames = std::vector<std::string>;
 
 OpenedSource RefuseHdf5(std::shared_ptr<ByteSource>, const InputOptions&) {
-  return Unsupported("it is HDF5, which the program ztstream alone reads; convert it with that");
+  return Unsupported("it is HDF5, which the program alone reads; convert the file with that first");
 }
 
 Hdf5Opener g_open_hdf5 = RefuseHdf5;

@@ -16,7 +16,7 @@ struct LeftOut {
 // How to open inputs.
 struct SourceOptions : InputOptions {
   std::string format = {};  // its name (kReadFormats); empty: detected
-  // Which files of a model accompany its tensors: "all", "none", "dense" or patterns of paths.
+  // Which files of a model accompany its tensors: "all", "none" or patterns of paths.
   // Empty: the files of a single input, and no files of several inputs.
   std::vector<std::string> files = {};
   // Files are taken whatever their size: for a comparison, which names what one side lacks.

@@ -171,14 +171,13 @@ Status CheckFile(const Object& object) {
   return Annotate(CheckFilePath(*path->AsString()), kFileFormat);
 }
 
-Object FileObject(const std::string& path, std::uint64_t bytes, bool executable, bool dense) {
+Object FileObject(const std::string& path, std::uint64_t bytes, bool executable) {
   Object object;
   object.name = std::string(kFileNamePrefix) + path;
-  object.format = dense ? std::string_view("dense") : kFileFormat;
+  object.format = kFileFormat;
   object.shape = {bytes};
   object.attributes = {{"path", path}};
   if (executable) object.attributes.emplace_back("executable", true);
-  if (dense) object.attributes.emplace_back(kDenseFileAttribute, 1);
   object.components.push_back({"data", {DType::kU8, ""}, bytes});
   return object;
 }

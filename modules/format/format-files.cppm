@@ -11,8 +11,7 @@ export namespace zt {
 // The format of an object that is a file: one u8 component "data", its size as shape, the attribute
 // "path", and "executable", true, if it is.
 inline constexpr std::string_view kFileFormat = "ztstream.file/1";
-// Attribute, 1 for a file that is an object of format dense, for readers that refuse unknown
-// formats.
+// Attribute, 1 for a file that is an object of format dense. Such objects are read, not written.
 inline constexpr std::string_view kDenseFileAttribute = "ztstream.file";
 // Prefix of the name of such an object; the path follows. Readers use the attribute, not the name.
 inline constexpr std::string_view kFileNamePrefix = "__meta__/files/";
@@ -52,9 +51,8 @@ bool IsFile(const StoredObject& object);
 // Checks a file by the rules of the profile, its path included. The message does not name the
 // object. kDataLoss.
 Status CheckFile(const Object& object);
-// Makes the object of a file; of format dense if `dense`.
-Object FileObject(const std::string& path, std::uint64_t bytes, bool executable,
-                  bool dense = false);
+// Makes the object of a file.
+Object FileObject(const std::string& path, std::uint64_t bytes, bool executable);
 // The declaration of a file's object, which CheckFile has accepted.
 FileEntry FileEntryOf(const Object& object, std::uint32_t index);
 // The files among objects, in their order; each has been checked by CheckFile. kDataLoss if two

@@ -162,8 +162,7 @@ class Examples(support.EndToEnd):
         path = support.DATA / "hdf5/a.h5"
         process = self.run_example("transcoder", path, self.path("a.zt"))
         self.assertEqual((process.returncode, process.stderr),
-                         (UNSUPPORTED, f"{path}: it is HDF5, which the program alone reads; convert the file first: "
-                                       "ztstream convert FILE -o OUT.zt\n"))
+                         (UNSUPPORTED, f"{path}: it is HDF5, which the program alone reads; convert the file with that first\n"))
 
     def test_transcoder_refuses_bad_input_and_leaves_nothing(self):
         good, _ = self.llama2c("model.bin")

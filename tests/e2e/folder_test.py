@@ -547,8 +547,6 @@ class Folders(support.EndToEnd):
         for words, left in (("none",), 0), (("config.json",), 1):
             process = self.run_program("verify", whole, "--against", folder, *(f"--files={each}" for each in words))
             self.assertEqual((process.returncode, process.stderr.decode().count(": only in the file\n")), (DIFFERS, count - left))
-        self.succeed("convert", folder, "-o", self.path("dense.zt"), "-q", "--files", "dense")
-        self.succeed("verify", self.path("dense.zt"), "--against", folder, "--files", "dense")
         # versions that hold no files
         for spec, rules in (("1.1", ()), ("1.1", ("--rename", "s/^/x./")), ("0.1", ("--no-metadata",)), ("0.1", ("--no-metadata", "--files", "all"))):
             self.succeed("convert", folder, "-o", self.path("old.zt"), "-q", "-f", "--spec", spec, *rules)
@@ -590,7 +588,3 @@ class Folders(support.EndToEnd):
         whole = (folder / "model.safetensors").read_bytes()
         self.assertEqual([(each["path"], each["kind"]) for each in kept], [("model.safetensors", "safetensors")])
         self.assertTrue(whole.startswith(kept[0]["header"]) and len(whole) == len(kept[0]["header"]) + 120_000)
-        self.succeed("convert", folder, "-o", self.path("d.zt"), "--files", "dense", "--zstd")
-        entry = ztread.read_file(str(self.path("d.zt")))[2]["__meta__/files/LICENSE"]
-        self.assertEqual((entry["format"], entry["attributes"]), ("dense", {"path": "LICENSE", "ztstream.file": 1}))
-        self.assertEqual(entry["components"]["data"]["encoding"], "raw")

@@ -69,7 +69,7 @@ class Folders(remote_server.Remote):
 
     def test_options(self):
         folder = self.local("llama")
-        for options in (["--files", "none"], ["--files", "*.json"], ["--files", "all"], ["--files", "dense"], ["--spec", "1.1"], ["--spec", "2.0"]):
+        for options in (["--files", "none"], ["--files", "*.json"], ["--files", "all"], ["--spec", "1.1"], ["--spec", "2.0"]):
             with self.subTest(options):
                 want = self.take(folder, *options)
                 for url in self.put(read(folder)):

@@ -16,7 +16,7 @@ SCALE = int(os.environ.get("ZT_SCALE", "1"))
 MIB = 96  # the most that a run may take
 # How the model is stored between the two folders.
 WAYS = {"raw": [["--raw"]], "zstd": [["--zstd"]], "planes": [["--zstd=planes"]], "2.0": [["--spec", "2.0"]],
-        "2.0 planes": [["--spec", "2.0", "--zstd=planes"]], "canonical": [["--canonical"]], "dense": [["--files", "dense"]],
+        "2.0 planes": [["--spec", "2.0", "--zstd=planes"]], "canonical": [["--canonical"]],
         "shards": [["--shards", "2", "--zstd"]], "shards of 2.0": [["--shards", "2", "--spec", "2.0"]], "pipe": [["-o", "-"]],
         "kept, then 2.0, then canonical": [["--zstd=planes"], ["--exclude", "^$"], ["--spec", "2.0"], ["--canonical"]],
         "shards cut anew": [["--shards", "2", "--zstd=planes"], ["--shards", "1"], ["--shards", "2", "--spec", "2.0"]]}
