@@ -9,6 +9,7 @@ module zt.cli;
 import zt.std;
 import :compare;
 import :files;
+import :numbers;
 import :options;
 import :rules;
 import :select;
@@ -23,18 +24,14 @@ constexpr std::string_view kKindNames[] = {"only_first", "only_second", "format"
 
 std::string_view Name(DifferenceKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
 
-std::string NumberText(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.9g", value);
-  return text;
-}
+constexpr int kDigits = 9;  // of a float, which tell any two f32 apart
 
 // An element, as ValueCounts has it; all digits of a double only if `exact`.
 std::string ElementText(const Json& value, bool exact) {
   if (value.is_array())
     return "(" + ElementText(value[0], exact) + ", " + ElementText(value[1], exact) + ")";
   if (value.is_string()) return value.get<std::string>();
-  return value.is_number_float() && !exact ? NumberText(value.get<double>()) : value.dump();
+  return value.is_number_float() && !exact ? NumberText(value.get<double>(), kDigits) : value.dump();
 }
 
 double RootMeanSquare(const Difference& d) {
@@ -68,9 +65,9 @@ std::string ValuesText(const Difference& d, const std::string& first, const std:
   const ValueCounts& counts = d.counts;
   std::string out =
       std::to_string(counts.differing) + " of " + std::to_string(d.elements) + " elements differ";
-  if (counts.largest) out += ", by at most " + NumberText(*counts.largest);
-  if (counts.relative) out += ", relatively " + NumberText(*counts.relative);
-  if (counts.largest) out += ", RMS " + NumberText(RootMeanSquare(d));
+  if (counts.largest) out += ", by at most " + NumberText(*counts.largest, kDigits);
+  if (counts.relative) out += ", relatively " + NumberText(*counts.relative, kDigits);
+  if (counts.largest) out += ", RMS " + NumberText(RootMeanSquare(d), kDigits);
   out += "; first at " + ToString(d.at);
   if (!counts.values[0].is_null()) {
     const bool exact = ElementText(counts.values[0], false) == ElementText(counts.values[1], false);
@@ -153,7 +150,7 @@ std::string Summary(const Args& args, const Comparison& found) {
   out += equal ? ", " + HumanBytes(found.bytes) : "; " + HumanBytes(found.bytes) + " compared";
   const auto error = [&](std::string_view what, const Comparison::Error& largest) {
     if (!largest.value) return;
-    out += "; " + std::string(what) + " " + NumberText(*largest.value) + " in " +
+    out += "; " + std::string(what) + " " + NumberText(*largest.value, kDigits) + " in " +
            TensorContext(largest.tensor);
   };
   error("largest error", found.largest);

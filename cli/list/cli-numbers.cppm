@@ -41,7 +41,7 @@ Json ToJson(const TensorStats& stats);
 // "2^-9 ▂▆█▃ 2^-6": a bar for each binary exponent, the most frequent the highest. Empty if all
 // numbers are zero.
 std::string ExponentsText(const NumberStats& stats);
-// Six significant digits at most; integers whole.
-std::string NumberText(const Number& number);
+// At most `digits` significant digits of a float; integers whole.
+std::string NumberText(const Number& number, int digits = 6);
 
 }  // namespace zt::cli::internal

@@ -29,10 +29,10 @@ Json ToJson(const TensorStats& stats) {
           {"inf", numbers.inf}};
 }
 
-std::string NumberText(const Number& number) {
+std::string NumberText(const Number& number, int digits) {
   if (const double* const real = std::get_if<double>(&number)) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.6g", *real);
+    std::snprintf(text, sizeof text, "%.*g", digits, *real);
     return text;
   }
   return std::visit([](const auto& each) { return std::to_string(each); }, number);
