@@ -11,12 +11,11 @@ module zt.cli;
 import zt.std;
 import :changed;
 import :options;
-import :restore;
+import :extraction;
 import :select;
 import :inputs;
 import :outputs;
 import :signals;
-import zt.convert.layout;
 import zt.convert.npy;
 
 namespace zt::cli::internal {
@@ -218,144 +217,65 @@ StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
   return outputs;
 }
 
-// One run of extract: the plan, the progress and the results.
-class Extraction {
- public:
-  // `changed` is the source if rules change it, else null; `read` is null if nothing is replaced.
-  Extraction(const Args& args, Target target, TensorSource& source, const ChangedSource* changed,
-             const FilesRead* read)
-      : args_(args), target_(target), source_(source), changed_(changed), read_(read) {}
-
-  Status Plan(std::vector<std::uint32_t> selected) {
-    selected_ = std::move(selected);
-    auto outputs = LayOut(source_, selected_, target_);
-    if (!outputs.ok()) {
-      return outputs.status().code() == StatusCode::kInvalidArgument
-                 ? outputs.status()
-                 : WithFile(outputs.status(), args_.file());
+// Announces to a remote source all ranges that will be read.
+void Announce(const Args& args, TensorSource& source, const std::vector<Output>& outputs) {
+  if (!IsUrl(args.file())) return;
+  std::vector<ComponentId> components;
+  for (const auto& [file, layout] : outputs) {
+    for (const LayoutPiece& piece : layout.pieces) {
+      if (piece.bytes > 0) components.push_back(piece.source);
     }
-    outputs_ = *std::move(outputs);
-    warnings_ = WordedWarnings(args_, source_);
-    for (const auto& [file, layout] : outputs_) {
-      warnings_.insert(warnings_.end(), layout.warnings.begin(), layout.warnings.end());
-      file_bytes_ += layout.bytes;
-      for (const LayoutPiece& piece : layout.pieces) total_ += piece.bytes;
-    }
-    WarnAll(args_, warnings_);
-    return OkStatus();
   }
+  source.WillRead(components);
+}
 
-  Status Write() {
-    bar_.emplace(args_, "extract");
-    Announce();
-    const Status status = target_.folder ? WriteFolder() : WriteFile();
-    bar_->End();
-    ZT_RETURN_IF_ERROR(status);
-    if (changed_ != nullptr) ReportChanges(args_, *changed_, warnings_);
-    return OkStatus();
+// Writes each output to a file of its own; `read` is null if nothing is replaced.
+Status WriteFolder(const Args& args, const std::vector<Output>& outputs, const FilesRead* read,
+                   ExtractRun& run) {
+  std::vector<std::string> files;
+  files.reserve(outputs.size());
+  for (const Output& output : outputs) files.push_back(output.file);
+  ZT_RETURN_IF_ERROR(FolderSink::CheckFiles(args.output, files, args.force));
+  for (std::size_t i = 0; read != nullptr && i < files.size(); ++i) {
+    ZT_RETURN_IF_ERROR(
+        read->CheckOmits((std::filesystem::path(args.output) / files[i]).string(), false));
   }
+  return run.WriteFolder({.overwrite = args.force, .sync = !args.no_sync},
+                         [&](FolderSink& folder) -> Status {
+                           for (const auto& [file, layout] : outputs)
+                             ZT_RETURN_IF_ERROR(
+                                 run.WriteLayout(layout, folder, file, outputs.size()));
+                           return OkStatus();
+                         });
+}
 
-  Status Report() const {
-    if (args_.json) {
-      return PrintJson(args_, ExtractedJson(args_, source_, OutputJson(), selected_.size(), total_,
-                                            warnings_, bar_->seconds()));
-    }
-    if (!args_.quiet)
-      Note(SummaryText(args_.output, selected_.size(), total_, file_bytes_, bar_->seconds()));
-    return OkStatus();
+// Writes the selected tensors; `changed` is the source if rules change it, else null.
+Status WriteTensors(const Args& args, const Target& target, TensorSource& source,
+                    const std::vector<std::uint32_t>& selected, const FilesRead* read,
+                    const ChangedSource* changed) {
+  auto laid_out = LayOut(source, selected, target);
+  if (laid_out.status().code() == StatusCode::kInvalidArgument) return laid_out.status();
+  ZT_ASSIGN_OR_RETURN(const std::vector<Output> outputs, WithFile(std::move(laid_out), args.file()));
+  std::vector<std::string> warnings = WordedWarnings(args, source);
+  for (const auto& [file, layout] : outputs)
+    warnings.insert(warnings.end(), layout.warnings.begin(), layout.warnings.end());
+  WarnAll(args, warnings);
+  ExtractRun run(args, source, std::move(warnings));
+  for (const auto& [file, layout] : outputs) run.Expect(layout);
+  Announce(args, source, outputs);
+  ZT_RETURN_IF_ERROR(target.folder ? WriteFolder(args, outputs, read, run)
+                                   : run.WriteFile([&](Sink& sink) {
+                                       return run.WriteLayout(outputs.front().layout, sink);
+                                     }));
+  Json output = {{"path", args.output},
+                 {"format", target.folder ? "folder" : target.format->name},
+                 {"bytes", run.bytes()}};
+  for (std::size_t i = 0; target.folder && i < selected.size(); ++i) {
+    output["files"].push_back(
+        {{"tensor", source.objects()[selected[i]].name}, {"file", outputs[i].file}});
   }
-
- private:
-  // Announces to a remote source all ranges that will be read.
-  void Announce() {
-    if (!IsUrl(args_.file())) return;
-    std::vector<ComponentId> components;
-    for (const auto& [file, layout] : outputs_) {
-      for (const LayoutPiece& piece : layout.pieces) {
-        if (piece.bytes > 0) components.push_back(piece.source);
-      }
-    }
-    source_.WillRead(components);
-  }
-
-  // Smaller files are written by one thread.
-  static constexpr std::uint64_t kOneThread = 8 << 20;
-
-  Status WriteLayout(const FileLayout& layout, Sink& sink) {
-    LayoutOptions options;
-    options.threads = layout.bytes < kOneThread ? 1 : args_.threads;
-    options.memory_bytes = args_.memory;
-    options.cancelled = &Interrupted();
-    options.progress = [this](std::uint64_t bytes) {
-      bar_->Update(done_ + bytes, total_, files_, target_.folder ? outputs_.size() : 0);
-    };
-    ZT_RETURN_IF_ERROR(zt::WriteLayout(source_, layout, sink, options));
-    for (const LayoutPiece& piece : layout.pieces) done_ += piece.bytes;
-    ++files_;
-    return OkStatus();
-  }
-
-  Status WriteFile() {
-    const FileLayout& layout = outputs_.front().layout;
-    ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                        OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
-    ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink));
-    ZT_RETURN_IF_ERROR(source_.Finish());
-    ZT_RETURN_IF_ERROR(WithFile(sink->Finish(layout.bytes), sink->name()));
-    Completed();
-    return OkStatus();
-  }
-
-  Status WriteFolder() {
-    std::vector<std::string> files;
-    files.reserve(outputs_.size());
-    for (const Output& output : outputs_) files.push_back(output.file);
-    ZT_RETURN_IF_ERROR(FolderSink::CheckFiles(args_.output, files, args_.force));
-    if (read_ != nullptr) {
-      for (const std::string& file : files) {
-        ZT_RETURN_IF_ERROR(
-            read_->CheckOmits((std::filesystem::path(args_.output) / file).string(), false));
-      }
-    }
-    ZT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<FolderSink> folder,
-        FolderSink::Create(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
-    ZT_RETURN_IF_ERROR(folder->Reserve(file_bytes_));
-    for (const auto& [file, layout] : outputs_) {
-      ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                          OpenSink(folder->Staged(file), folder->StagedOptions(file)));
-      ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink));
-      ZT_RETURN_IF_ERROR(WithFile(sink->Finish(layout.bytes), sink->name()));
-      if (Interrupted()) return Cancelled("interrupted");
-    }
-    ZT_RETURN_IF_ERROR(source_.Finish());
-    ZT_RETURN_IF_ERROR(folder->Finish());
-    Completed();  // before the folder is closed, which may take its time
-    return OkStatus();
-  }
-
-  Json OutputJson() const {
-    Json output = {{"path", args_.output},
-                   {"format", target_.folder ? "folder" : target_.format->name},
-                   {"bytes", file_bytes_}};
-    for (std::size_t i = 0; target_.folder && i < selected_.size(); ++i) {
-      output["files"].push_back(
-          {{"tensor", source_.objects()[selected_[i]].name}, {"file", outputs_[i].file}});
-    }
-    return output;
-  }
-
-  const Args& args_;
-  const Target target_;
-  TensorSource& source_;
-  const ChangedSource* const changed_;
-  const FilesRead* const read_;
-  std::vector<std::uint32_t> selected_;  // objects
-  std::vector<Output> outputs_;
-  std::vector<std::string> warnings_;
-  std::optional<ProgressBar> bar_;
-  std::uint64_t total_ = 0, file_bytes_ = 0, done_ = 0, files_ = 0;
-};
+  return run.Print(std::move(output), selected.size(), 0, changed);
+}
 
 Status Extract(const Args& args) {
   StatusOr<Target> wanted = TargetOf(args);
@@ -387,13 +307,10 @@ Status Extract(const Args& args) {
     changed = made.get();
     source = std::move(made);
   }
-  ZT_ASSIGN_OR_RETURN(std::vector<std::uint32_t> selected, Select(*source, args));
+  ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> selected, Select(*source, args));
   if (target.checkpoint) return RestoreFolder(args, *source, selected, changed);
   NoteFiles(args, *source);
-  Extraction extraction(args, target, *source, changed, read ? &*read : nullptr);
-  ZT_RETURN_IF_ERROR(extraction.Plan(std::move(selected)));
-  ZT_RETURN_IF_ERROR(extraction.Write());
-  return extraction.Report();
+  return WriteTensors(args, target, *source, selected, read ? &*read : nullptr, changed);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// zt.cli:restore — writes a folder of safetensors, the original files or new ones.
+// zt.cli:extraction — writes a folder of safetensors, the original files or new ones.
 module;
 
 #include <errno.h>
@@ -15,12 +15,11 @@ module zt.cli;
 import zt.std;
 import :changed;
 import :output;
-import :restore;
+import :extraction;
 import :shards;
 import :outputs;
 import :signals;
 import zt.convert.files;
-import zt.convert.layout;
 import zt.convert.safetensors;
 import zt.convert.shards;
 
@@ -344,81 +343,47 @@ StatusOr<int> OpenParent(int folder, const std::string& path) {
   return parent;
 }
 
-class Restoration {
- public:
-  Restoration(const Args& args, TensorSource& source, const FolderPlan& plan)
-      : args_(args), source_(source), plan_(plan), bar_(args, "extract") {
-    for (const Weights& each : plan.weights) {
-      bytes += each.layout.bytes;
-      for (const LayoutPiece& piece : each.layout.pieces) total_ += piece.bytes;
-    }
-    for (const FileEntry& file : plan.files) bytes += file.bytes;
-    for (const auto& [path, text] : plan.indices) bytes += text.size();
-  }
+// Writes a file of the model into the folder.
+Status WriteFile(TensorSource& source, const FileEntry& file, FolderSink& folder,
+                 const std::string& output) {
+  if (Interrupted()) return Cancelled("interrupted");
+  ZT_RETURN_IF_ERROR(CheckFilePath(file.path));
+  ZT_ASSIGN_OR_RETURN(const int opened,
+                      WithFile(OpenParent(folder.descriptor(), file.path), output));
+  const Descriptor parent(opened);
+  const Descriptor out(::openat(parent.get(), fs::path(file.path).filename().c_str(),
+                                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                                file.executable ? 0755 : 0644));
+  const std::string shown = folder.StagedOptions(file.path).shown_as;
+  if (out.get() < 0) return WithFile(IoError(errno, "cannot make the file"), shown);
+  const std::unique_ptr<Sink> sink = DescriptorSink(out.get(), shown);
+  return ReadFile(source, file, [&](std::span<const std::byte> piece) {
+    return WithFile(sink->Append(std::span(&piece, 1)), shown);
+  });
+}
 
-  Status Run() {
-    ZT_ASSIGN_OR_RETURN(folder_,
-                        FolderSink::Create(args_.output, {.whole = true, .sync = !args_.no_sync}));
-    ZT_RETURN_IF_ERROR(folder_->Reserve(bytes));
-    for (const FileEntry& file : plan_.files) ZT_RETURN_IF_ERROR(WriteFile(file));
-    for (const Weights& each : plan_.weights) ZT_RETURN_IF_ERROR(WriteWeights(each));
-    for (const auto& [path, text] : plan_.indices) {
-      ZT_RETURN_IF_ERROR(
-          WriteText(folder_->Staged(path), text, {.sync = false, .new_folder = true}));
-    }
-    ZT_RETURN_IF_ERROR(source_.Finish());
-    bar_.End();
-    ZT_RETURN_IF_ERROR(folder_->Finish());
-    Completed();
-    return OkStatus();
-  }
-
-  double seconds() const { return bar_.seconds(); }
-  std::uint64_t read() const { return total_; }
-  std::uint64_t bytes = 0;  // of all files
-
- private:
-  Status WriteWeights(const Weights& weights) {
-    ZT_ASSIGN_OR_RETURN(const int opened,
-                        WithFile(OpenParent(folder_->descriptor(), weights.path), args_.output));
-    const Descriptor parent(opened);  // the sink opens it by its name, which nobody else can change
-    ZT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<Sink> sink,
-        OpenSink(folder_->Staged(weights.path), folder_->StagedOptions(weights.path)));
-    LayoutOptions options;
-    options.threads = args_.threads;
-    options.memory_bytes = args_.memory;
-    options.cancelled = &Interrupted();
-    options.progress = [this](std::uint64_t done) { bar_.Update(done_ + done, total_, 0, 0); };
-    ZT_RETURN_IF_ERROR(WriteLayout(source_, weights.layout, *sink, options));
-    for (const LayoutPiece& piece : weights.layout.pieces) done_ += piece.bytes;
-    return WithFile(sink->Finish(weights.layout.bytes), sink->name());
-  }
-
-  Status WriteFile(const FileEntry& file) {
-    if (Interrupted()) return Cancelled("interrupted");
-    ZT_RETURN_IF_ERROR(CheckFilePath(file.path));
-    ZT_ASSIGN_OR_RETURN(const int opened,
-                        WithFile(OpenParent(folder_->descriptor(), file.path), args_.output));
-    const Descriptor parent(opened);
-    const Descriptor out(::openat(parent.get(), fs::path(file.path).filename().c_str(),
-                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                                  file.executable ? 0755 : 0644));
-    const std::string shown = folder_->StagedOptions(file.path).shown_as;
-    if (out.get() < 0) return WithFile(IoError(errno, "cannot make the file"), shown);
-    const std::unique_ptr<Sink> sink = DescriptorSink(out.get(), shown);
-    return ReadFile(source_, file, [&](std::span<const std::byte> piece) {
-      return WithFile(sink->Append(std::span(&piece, 1)), shown);
-    });
-  }
-
-  const Args& args_;
-  TensorSource& source_;
-  const FolderPlan& plan_;
-  std::unique_ptr<FolderSink> folder_;
-  ProgressBar bar_;
-  std::uint64_t total_ = 0, done_ = 0;
-};
+Status WriteFolder(const Args& args, TensorSource& source, const FolderPlan& plan,
+                   ExtractRun& run) {
+  for (const Weights& each : plan.weights) run.Expect(each.layout);
+  for (const FileEntry& file : plan.files) run.Expect(file.bytes);
+  for (const auto& [path, text] : plan.indices) run.Expect(text.size());
+  return run.WriteFolder(
+      {.whole = true, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
+        for (const FileEntry& file : plan.files)
+          ZT_RETURN_IF_ERROR(WriteFile(source, file, folder, args.output));
+        for (const auto& [path, layout] : plan.weights) {
+          ZT_ASSIGN_OR_RETURN(const int opened,
+                              WithFile(OpenParent(folder.descriptor(), path), args.output));
+          const Descriptor parent(opened);  // the sink opens it by its name, which nobody else can change
+          ZT_RETURN_IF_ERROR(run.WriteLayout(layout, folder, path, 0));
+        }
+        for (const auto& [path, text] : plan.indices) {
+          ZT_RETURN_IF_ERROR(
+              WriteText(folder.Staged(path), text, {.sync = false, .new_folder = true}));
+        }
+        return OkStatus();
+      });
+}
 
 Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
   Json files = Json::array();
@@ -434,19 +399,6 @@ Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
 
 }  // namespace
 
-Json ExtractedJson(const Args& args, const TensorSource& source, Json output, std::size_t tensors,
-                   std::uint64_t bytes, const std::vector<std::string>& warnings, double seconds) {
-  Json json = Envelope(args, true);
-  json["input"] = args.file();
-  json["input_format"] = source.format();
-  json["output"] = std::move(output);
-  json["tensors"] = tensors;
-  json["bytes"] = bytes;
-  json["warnings"] = warnings;
-  json["timing"] = {{"wall_s", seconds}};
-  return json;
-}
-
 Status RestoreFolder(const Args& args, TensorSource& source, const Selection& selected,
                      const ChangedSource* changed) {
   for (const std::uint32_t index : selected) {
@@ -458,40 +410,21 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
   const std::vector<std::string> warnings = WordedWarnings(args, source);
   plan.warnings.insert(plan.warnings.begin(), warnings.begin(), warnings.end());
   WarnAll(args, plan.warnings);
-  Restoration run(args, source, plan);
-  ZT_RETURN_IF_ERROR(run.Run());
-  if (changed != nullptr) ReportChanges(args, *changed, plan.warnings);
-  if (args.json) {
-    return PrintJson(args,
-                     ExtractedJson(args, source, OutputJson(args, plan, run.bytes), selected.size(),
-                                   run.read(), plan.warnings, run.seconds()));
-  }
-  if (args.quiet) return OkStatus();
-  Note(SummaryText(args.output, selected.size(), run.read(), run.bytes, run.seconds(),
-                   plan.files.size()));
-  return OkStatus();
+  ExtractRun run(args, source, plan.warnings);
+  ZT_RETURN_IF_ERROR(WriteFolder(args, source, plan, run));
+  return run.Print(OutputJson(args, plan, run.bytes()), selected.size(), plan.files.size(), changed);
 }
 
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file) {
   ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ProgressBar bar(args, "extract");
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                      OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
-  ZT_RETURN_IF_ERROR(ReadFile(source, file, [&](std::span<const std::byte> piece) {
-    const std::array pieces = {piece};
-    return WithFile(sink->Append(pieces), sink->name());
+  ExtractRun run(args, source, WordedWarnings(args, source));
+  run.Expect(file.bytes, file.bytes);
+  ZT_RETURN_IF_ERROR(run.WriteFile([&](Sink& sink) {
+    return ReadFile(source, file, [&](std::span<const std::byte> piece) {
+      return WithFile(sink.Append(std::span(&piece, 1)), sink.name());
+    });
   }));
-  ZT_RETURN_IF_ERROR(source.Finish());
-  ZT_RETURN_IF_ERROR(WithFile(sink->Finish(file.bytes), sink->name()));
-  Completed();
-  bar.End();
-  if (args.json) {
-    Json output = {{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}};
-    return PrintJson(args, ExtractedJson(args, source, std::move(output), 0, file.bytes,
-                                         WordedWarnings(args, source), bar.seconds()));
-  }
-  if (!args.quiet) Note(SummaryText(args.output, 0, file.bytes, file.bytes, bar.seconds(), 1));
-  return OkStatus();
+  return run.Print({{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}}, 0, 1, nullptr);
 }
 
 }  // namespace zt::cli::internal

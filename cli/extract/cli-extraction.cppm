@@ -1,0 +1,58 @@
+// zt.cli:extraction — one run of extract, which writes a file or a folder; and the folder that is a
+// model. Internal.
+module zt.cli:extraction;
+
+import zt.std;
+import :args;
+import :changed;
+import :output;
+import zt.convert.layout;
+
+namespace zt::cli::internal {
+
+// Writes the outputs of a run, shows progress and prints the result.
+class ExtractRun {
+ public:
+  // `warnings` have been printed.
+  ExtractRun(const Args& args, TensorSource& source, std::vector<std::string> warnings)
+      : args_(args), source_(source), warnings_(std::move(warnings)), bar_(args, "extract") {}
+
+  // Counts what will be written, and what will be read for it.
+  void Expect(std::uint64_t bytes, std::uint64_t read = 0);
+  void Expect(const FileLayout& layout);
+  // The bytes that will be written.
+  std::uint64_t bytes() const { return bytes_; }
+
+  // Write the output by `write`, and publish it.
+  Status WriteFile(const std::function<Status(Sink&)>& write);
+  Status WriteFolder(const FolderSinkOptions& options,
+                     const std::function<Status(FolderSink&)>& write);
+  // Writes one file of `files` in the folder.
+  Status WriteLayout(const FileLayout& layout, FolderSink& folder, const std::string& file,
+                     std::size_t files);
+  // Writes the layout; `files` are shown with the progress.
+  Status WriteLayout(const FileLayout& layout, Sink& sink, std::size_t files = 0);
+
+  // Prints the result. `changed` is the source if rules changed it, else null.
+  Status Print(Json output, std::size_t tensors, std::uint64_t files,
+               const ChangedSource* changed);
+
+ private:
+  const Args& args_;
+  TensorSource& source_;
+  std::vector<std::string> warnings_;
+  ProgressBar bar_;
+  std::uint64_t bytes_ = 0, read_ = 0, done_ = 0, written_ = 0;
+};
+
+// Writes the selected objects and the model's files as a folder. If the attribute ztstream.folder
+// describes the original files and no tensor has changed, they are restored byte for byte;
+// otherwise new weight files are written. Writes to a private hidden folder first and renames it at
+// the end. Prints the result. `changed` is the source if rules changed it, else null.
+Status RestoreFolder(const Args& args, TensorSource& source,
+                     const std::vector<std::uint32_t>& selected, const ChangedSource* changed);
+
+// Writes one file of the model to the output, and prints the result.
+Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file);
+
+}  // namespace zt::cli::internal

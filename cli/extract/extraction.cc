@@ -1,0 +1,92 @@
+// zt.cli:extraction — writes a file or a folder, and prints what came of it.
+module;
+
+#include "core/status_macros.h"
+
+module zt.cli;
+
+import zt.std;
+import :extraction;
+import :outputs;
+import :signals;
+
+namespace zt::cli::internal {
+
+void ExtractRun::Expect(std::uint64_t bytes, std::uint64_t read) {
+  bytes_ += bytes;
+  read_ += read;
+}
+
+void ExtractRun::Expect(const FileLayout& layout) {
+  Expect(layout.bytes);
+  for (const LayoutPiece& piece : layout.pieces) read_ += piece.bytes;
+}
+
+Status ExtractRun::WriteFile(const std::function<Status(Sink&)>& write) {
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
+                      OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
+  ZT_RETURN_IF_ERROR(write(*sink));
+  ZT_RETURN_IF_ERROR(source_.Finish());
+  ZT_RETURN_IF_ERROR(WithFile(sink->Finish(bytes_), sink->name()));
+  Completed();
+  bar_.End();
+  return OkStatus();
+}
+
+Status ExtractRun::WriteFolder(const FolderSinkOptions& options,
+                               const std::function<Status(FolderSink&)>& write) {
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<FolderSink> folder,
+                      FolderSink::Create(args_.output, options));
+  ZT_RETURN_IF_ERROR(folder->Reserve(bytes_));
+  ZT_RETURN_IF_ERROR(write(*folder));
+  ZT_RETURN_IF_ERROR(source_.Finish());
+  bar_.End();
+  ZT_RETURN_IF_ERROR(folder->Finish());
+  Completed();  // before the folder is closed, which may take its time
+  return OkStatus();
+}
+
+Status ExtractRun::WriteLayout(const FileLayout& layout, FolderSink& folder,
+                               const std::string& file, std::size_t files) {
+  if (Interrupted()) return Cancelled("interrupted");
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
+                      OpenSink(folder.Staged(file), folder.StagedOptions(file)));
+  ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink, files));
+  return WithFile(sink->Finish(layout.bytes), sink->name());
+}
+
+Status ExtractRun::WriteLayout(const FileLayout& layout, Sink& sink, std::size_t files) {
+  constexpr std::uint64_t kOneThread = 8 << 20;  // smaller files are written by one thread
+  LayoutOptions options;
+  options.threads = layout.bytes < kOneThread ? 1 : args_.threads;
+  options.memory_bytes = args_.memory;
+  options.cancelled = &Interrupted();
+  options.progress = [&](std::uint64_t bytes) {
+    bar_.Update(done_ + bytes, read_, files == 0 ? 0 : written_, files);
+  };
+  ZT_RETURN_IF_ERROR(zt::WriteLayout(source_, layout, sink, options));
+  for (const LayoutPiece& piece : layout.pieces) done_ += piece.bytes;
+  ++written_;
+  return OkStatus();
+}
+
+Status ExtractRun::Print(Json output, std::size_t tensors, std::uint64_t files,
+                         const ChangedSource* changed) {
+  if (changed != nullptr) ReportChanges(args_, *changed, warnings_);
+  if (!args_.json) {
+    if (!args_.quiet)
+      Note(SummaryText(args_.output, tensors, read_, bytes_, bar_.seconds(), files));
+    return OkStatus();
+  }
+  Json json = Envelope(args_, true);
+  json["input"] = args_.file();
+  json["input_format"] = source_.format();
+  json["output"] = std::move(output);
+  json["tensors"] = tensors;
+  json["bytes"] = read_;
+  json["warnings"] = warnings_;
+  json["timing"] = {{"wall_s", bar_.seconds()}};
+  return PrintJson(args_, json);
+}
+
+}  // namespace zt::cli::internal
