@@ -34,8 +34,7 @@ class ExtractRun {
   Status WriteLayout(const FileLayout& layout, Sink& sink, std::size_t files = 0);
 
   // Prints the result. `changed` is the source if rules changed it, else null.
-  Status Print(Json output, std::size_t tensors, std::uint64_t files,
-               const ChangedSource* changed);
+  Status Print(Json output, std::size_t tensors, std::uint64_t files, const ChangedSource* changed);
 
  private:
   const Args& args_;

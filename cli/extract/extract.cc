@@ -240,13 +240,12 @@ Status WriteFolder(const Args& args, const std::vector<Output>& outputs, const F
     ZT_RETURN_IF_ERROR(
         read->CheckOmits((std::filesystem::path(args.output) / files[i]).string(), false));
   }
-  return run.WriteFolder({.overwrite = args.force, .sync = !args.no_sync},
-                         [&](FolderSink& folder) -> Status {
-                           for (const auto& [file, layout] : outputs)
-                             ZT_RETURN_IF_ERROR(
-                                 run.WriteLayout(layout, folder, file, outputs.size()));
-                           return OkStatus();
-                         });
+  return run.WriteFolder(
+      {.overwrite = args.force, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
+        for (const auto& [file, layout] : outputs)
+          ZT_RETURN_IF_ERROR(run.WriteLayout(layout, folder, file, outputs.size()));
+        return OkStatus();
+      });
 }
 
 // Writes the selected tensors; `changed` is the source if rules change it, else null.
@@ -255,7 +254,8 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
                     const ChangedSource* changed) {
   auto laid_out = LayOut(source, selected, target);
   if (laid_out.status().code() == StatusCode::kInvalidArgument) return laid_out.status();
-  ZT_ASSIGN_OR_RETURN(const std::vector<Output> outputs, WithFile(std::move(laid_out), args.file()));
+  ZT_ASSIGN_OR_RETURN(const std::vector<Output> outputs,
+                      WithFile(std::move(laid_out), args.file()));
   std::vector<std::string> warnings = WordedWarnings(args, source);
   for (const auto& [file, layout] : outputs)
     warnings.insert(warnings.end(), layout.warnings.begin(), layout.warnings.end());

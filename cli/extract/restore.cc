@@ -367,22 +367,21 @@ Status WriteFolder(const Args& args, TensorSource& source, const FolderPlan& pla
   for (const Weights& each : plan.weights) run.Expect(each.layout);
   for (const FileEntry& file : plan.files) run.Expect(file.bytes);
   for (const auto& [path, text] : plan.indices) run.Expect(text.size());
-  return run.WriteFolder(
-      {.whole = true, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
-        for (const FileEntry& file : plan.files)
-          ZT_RETURN_IF_ERROR(WriteFile(source, file, folder, args.output));
-        for (const auto& [path, layout] : plan.weights) {
-          ZT_ASSIGN_OR_RETURN(const int opened,
-                              WithFile(OpenParent(folder.descriptor(), path), args.output));
-          const Descriptor parent(opened);  // the sink opens it by its name, which nobody else can change
-          ZT_RETURN_IF_ERROR(run.WriteLayout(layout, folder, path, 0));
-        }
-        for (const auto& [path, text] : plan.indices) {
-          ZT_RETURN_IF_ERROR(
-              WriteText(folder.Staged(path), text, {.sync = false, .new_folder = true}));
-        }
-        return OkStatus();
-      });
+  return run.WriteFolder({.whole = true, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
+    for (const FileEntry& file : plan.files)
+      ZT_RETURN_IF_ERROR(WriteFile(source, file, folder, args.output));
+    for (const auto& [path, layout] : plan.weights) {
+      ZT_ASSIGN_OR_RETURN(const int opened,
+                          WithFile(OpenParent(folder.descriptor(), path), args.output));
+      const Descriptor parent(
+          opened);  // the sink opens it by its name, which nobody else can change
+      ZT_RETURN_IF_ERROR(run.WriteLayout(layout, folder, path, 0));
+    }
+    for (const auto& [path, text] : plan.indices) {
+      ZT_RETURN_IF_ERROR(WriteText(folder.Staged(path), text, {.sync = false, .new_folder = true}));
+    }
+    return OkStatus();
+  });
 }
 
 Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
@@ -412,7 +411,8 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
   WarnAll(args, plan.warnings);
   ExtractRun run(args, source, plan.warnings);
   ZT_RETURN_IF_ERROR(WriteFolder(args, source, plan, run));
-  return run.Print(OutputJson(args, plan, run.bytes()), selected.size(), plan.files.size(), changed);
+  return run.Print(OutputJson(args, plan, run.bytes()), selected.size(), plan.files.size(),
+                   changed);
 }
 
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file) {
@@ -424,7 +424,8 @@ Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file
       return WithFile(sink.Append(std::span(&piece, 1)), sink.name());
     });
   }));
-  return run.Print({{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}}, 0, 1, nullptr);
+  return run.Print({{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}}, 0, 1,
+                   nullptr);
 }
 
 }  // namespace zt::cli::internal

@@ -13,10 +13,9 @@ std::vector<std::string> ShardsOfRoots(const Args& args);
 // The files that a command reads, which its outputs must not replace.
 class FilesRead {
  public:
-  // Those that are named, those of `source` if it is not null, and `shards`: see ShardsOfRoots.
+  // The command's inputs, the files that `source` read (it may be null), and `shards`.
   FilesRead(const Args& args, const TensorSource* source, const std::vector<std::string>& shards);
-  // kInvalidArgument of the output if it is one of them; with `in_place` it may be the only one that
-  // is named, under its own name.
+  // Fails if `output` is one of them; `in_place` lets a single input be replaced by itself.
   Status CheckOmits(const std::string& output, bool in_place) const;
 
  private:

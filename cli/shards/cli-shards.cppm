@@ -73,8 +73,8 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind);
 
 // Checks that none of the shards, and no index if `index` is not empty, would replace an input, and
 // that no shard would lie beside shards with the same name and another count.
-Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cut,
-                  const std::string& index);
+Status CheckShardFolder(const Args& args, const FilesRead& inputs, const ShardPlan& cut,
+                        const std::string& index);
 
 // The refusal to replace an index.
 Status OtherIndex();

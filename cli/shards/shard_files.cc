@@ -116,8 +116,8 @@ StatusOr<std::string> DigestOfFile(const std::string& path, DigestKind kind) {
   return hasher->Finish();
 }
 
-Status CheckPlace(const Args& args, const FilesRead& inputs, const ShardPlan& cut,
-                  const std::string& index) {
+Status CheckShardFolder(const Args& args, const FilesRead& inputs, const ShardPlan& cut,
+                        const std::string& index) {
   const std::uint64_t count = cut.shards.size();
   for (std::uint64_t number = 1; number <= count; ++number)
     ZT_RETURN_IF_ERROR(inputs.CheckOmits(ShardPath(args.output, number, count), false));

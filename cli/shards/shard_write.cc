@@ -202,8 +202,8 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   json["shards"] = count;
   Status place = CheckFolderOf(args.output);
   if (place.ok())
-    place = CheckPlace(args, FilesRead(args, &source, shards), cut,
-                       request.only == 0 ? IndexPath(args.output, plan.spec) : std::string());
+    place = CheckShardFolder(args, FilesRead(args, &source, shards), cut,
+                             request.only == 0 ? IndexPath(args.output, plan.spec) : std::string());
   if (place.ok() && request.only == 0) place = CheckIndex(args, cut, plan.spec);
   if (args.dry_run && !place.ok()) {
     const std::string line = "without --dry-run this fails: " + Worded(args, place);

@@ -418,7 +418,7 @@ Status LeaveOutAll(const std::string& folder, TensorSource& source, const FileCh
 }
 
 StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSource> source,
-                                                       const std::string& given, bool only,
+                                                       const std::string& given, bool single_input,
                                                        const FileChoice& choice,
                                                        const SourceOptions& options) {
   const std::string folder = WithoutSlashes(given);
@@ -427,8 +427,8 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   listing.Warn(*source);
   Value::Map attributes;
   // Files of several ranks cannot be restored from whole tensors.
-  if (only && source->part_files().empty()) {
-    ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing, *options.store));
+  if (single_input && source->part_files().empty()) {
+    ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing));
   }
   if (listing.files().empty() && attributes.empty()) return source;
   std::vector<std::unique_ptr<TensorSource>> both;
@@ -443,19 +443,21 @@ bool IsPipeline(const std::string& folder, Store& store) {
   return store.IsFile((fs::path(folder) / "model_index.json").string());
 }
 
-StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
-                                                  const std::string& path, bool only,
-                                                  const SourceOptions& options) {
+StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSource> source,
+                                                      const std::string& path, bool single_input,
+                                                      const SourceOptions& options) {
   ZT_ASSIGN_OR_RETURN(const FileChoice choice, ChoiceOf(options.files));
   const bool refused = !choice.none && !options.no_files.empty();
-  const bool none = choice.none || refused || (!only && !choice.all && choice.patterns.empty());
+  const bool none =
+      choice.none || refused || (!single_input && !choice.all && choice.patterns.empty());
   const std::string why = choice.none ? "no files are taken"
                           : refused   ? options.no_files
                                       : "there are several inputs";
   const auto advice = choice.none || refused ? std::nullopt : std::optional<Advice>(Advice::kFiles);
   if (path != "-" && source->format() != "zt" && IsFolder(path)) {
     if (!none) {
-      ZT_ASSIGN_OR_RETURN(source, AddFolderFiles(std::move(source), path, only, choice, options));
+      ZT_ASSIGN_OR_RETURN(source,
+                          AddFolderFiles(std::move(source), path, single_input, choice, options));
     } else if (!choice.none) {
       ZT_RETURN_IF_ERROR(LeaveOutAll(path, *source, choice, options, why, advice));
     }

@@ -429,7 +429,7 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
     if (source->file({}).empty()) source->SetFile(name);
     if (paths.size() == 1) WarnOfRank(path, *source);
     ZT_ASSIGN_OR_RETURN(
-        source, WithFile(TakeFiles(std::move(source), path, paths.size() == 1, options), name));
+        source, WithFile(AddModelFiles(std::move(source), path, paths.size() == 1, options), name));
     inputs.sources.push_back(std::move(source));
     inputs.names.push_back(name);
   }

@@ -13,11 +13,11 @@ namespace zt::open::internal {
 bool IsPipeline(const std::string& folder, Store& store);
 
 // Adds to `source`, which was opened from `path`, the files that SourceOptions::files selects: it
-// adds files of a folder in another format, and keeps or removes files of a .zt file. If `only` is
-// false, there are several inputs, and files are taken only if they are asked for. Files that are
-// left out are appended to options.left_out.
-StatusOr<std::unique_ptr<TensorSource>> TakeFiles(std::unique_ptr<TensorSource> source,
-                                                  const std::string& path, bool only,
-                                                  const SourceOptions& options);
+// adds files of a folder in another format, and keeps or removes files of a .zt file. Of
+// several inputs (`single_input` is false) files are taken only if they are asked for. Files that
+// are left out are appended to options.left_out.
+StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSource> source,
+                                                      const std::string& path, bool single_input,
+                                                      const SourceOptions& options);
 
 }  // namespace zt::open::internal

@@ -152,8 +152,9 @@ StatusOr<Trailer> DialectOf20::Locate(std::span<const std::byte> tail,
     return BrokenV2(
         "3.1", "the manifest size " + std::to_string(trailer.manifest_bytes) + " exceeds 1 GiB");
   }
-  ZT_RETURN_IF_ERROR(Annotate(
-      CheckPlace(trailer.manifest_offset, trailer.manifest_bytes, trailer.data_end), "manifest"));
+  ZT_RETURN_IF_ERROR(
+      Annotate(CheckBlobRange(trailer.manifest_offset, trailer.manifest_bytes, trailer.data_end),
+               "manifest"));
   return trailer;
 }
 

@@ -45,7 +45,7 @@ class Dialect {
   // All checks of one object: zt::CheckStored for this version. `declared` is reused scratch space.
   Status CheckAlone(const StoredObject& object, Object* declared) const;
   // Fails unless the blob is aligned and ends at `data_end` or before. kDataLoss.
-  Status CheckPlace(std::uint64_t offset, std::uint64_t length, std::uint64_t data_end) const;
+  Status CheckBlobRange(std::uint64_t offset, std::uint64_t length, std::uint64_t data_end) const;
   // See CheckLayout.
   Status CheckLayout(const Manifest& manifest, std::uint64_t data_end) const;
   // Adds the section of the specification to the message, in a version whose messages name it.

@@ -101,8 +101,8 @@ Status CheckDisjoint(const Manifest& manifest, std::vector<BlobExtent>& blobs) {
 
 namespace format::internal {
 
-Status Dialect::CheckPlace(std::uint64_t offset, std::uint64_t length,
-                           std::uint64_t data_end) const {
+Status Dialect::CheckBlobRange(std::uint64_t offset, std::uint64_t length,
+                               std::uint64_t data_end) const {
   Status status;
   const auto end = CheckedAdd(offset, length);
   if (offset % traits_.alignment != 0) {
@@ -156,7 +156,7 @@ Status Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) co
         const std::uint64_t bytes = manifest.shards[component.shard - 1].bytes;
         end = bytes - std::min<std::uint64_t>(bytes, kTailBytes);
       }
-      Status status = CheckPlace(component.offset, component.length, end);
+      Status status = CheckBlobRange(component.offset, component.length, end);
       if (object.components.size() > 1) status = WithComponent(status, component.role);
       ZT_RETURN_IF_ERROR(WithTensor(status, object.name));
       if (component.length > 0) {

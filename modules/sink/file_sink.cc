@@ -257,7 +257,7 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
   if (base.empty()) return InvalidArgument("the output is a folder; name a file");
   if (!options.new_folder) {
     sink::internal::RemoveLeftovers(folder, base);
-    ZT_RETURN_IF_ERROR(sink::internal::CheckPlace(folder, base));
+    ZT_RETURN_IF_ERROR(sink::internal::CheckRenamable(folder, base));
   }
   auto sink = std::make_unique<FileSink>(ShownAs(path, options), folder, target, options);
   const bool alike = exists || (!options.like.empty() && ::stat(options.like.c_str(), &info) == 0);

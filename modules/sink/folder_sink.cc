@@ -89,7 +89,7 @@ StatusOr<std::unique_ptr<FolderSink>> FolderSink::Create(std::string path,
   RemoveLeftoversOf(path);
   // What lies in a folder that is there may stay: CheckFiles has looked at what will not.
   const std::string replaced = sink->beside_ ? name : "";
-  ZT_RETURN_IF_ERROR(WithFile(sink::internal::CheckPlace(holder, replaced), path));
+  ZT_RETURN_IF_ERROR(WithFile(sink::internal::CheckRenamable(holder, replaced), path));
   const int error = sink->staging_.Make(holder, name, true, 0700);
   if (error == ENOENT) {
     return WithFile(IoError("the folder it would lie in is missing; make that first"), path);
@@ -120,7 +120,7 @@ Status FolderSink::CheckFiles(const std::string& path, std::span<const std::stri
       return WithFile(WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace),
                       at.string());
     ZT_RETURN_IF_ERROR(
-        WithFile(sink::internal::CheckPlace(at.parent_path().string(), at.filename().string()),
+        WithFile(sink::internal::CheckRenamable(at.parent_path().string(), at.filename().string()),
                  at.string()));
   }
   return OkStatus();

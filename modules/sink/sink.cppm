@@ -41,7 +41,7 @@ class Temporary {
 bool IsTemporary(std::string_view found, const std::string& name);
 // Fails if no file in `folder` can get the name `name` by a rename, whatever is there: what else
 // only Rename would find, after all the work. An empty name is nobody's.
-Status CheckPlace(const std::string& folder, const std::string& name);
+Status CheckRenamable(const std::string& folder, const std::string& name);
 // Removes what killed runs for the output `name` left in `folder`: what is not locked.
 void RemoveLeftovers(const std::string& folder, const std::string& name);
 // Renames, and replaces a file there if `overwrite`; else that is EEXIST. Returns 0 or errno.

@@ -144,7 +144,7 @@ bool IsTemporary(std::string_view found, const std::string& name) {
   return !found.empty() && found.find_first_not_of("0123456789-") == found.npos;
 }
 
-Status CheckPlace(const std::string& folder, const std::string& name) {
+Status CheckRenamable(const std::string& folder, const std::string& name) {
   constexpr unsigned kWanted = STATX_MODE | STATX_UID;
   constexpr std::uint64_t kFixed = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND;
   const std::string path = folder + "/" + name;
