@@ -45,9 +45,8 @@ _ztstream() {
     *:--quant) values='keep group' ;;
     *:--attributes) values='tensors none all' ;;
     *:--from) values='safetensors npy npz gguf torch onnx hdf5 zt' ;;
-    *:--files) values='all none dense' ;;
+    *:--files) values='all none' ;;
     *:--npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
-    *:--sparse) values='auto keep' ;;
     *:--progress) values='auto always never' ;;
     *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|convert:--include|verify:--include|extract:--include|id:--include|diff:--include|inspect:--include|*:--exclude|*:--rename|*:--atol|*:--rtol|*:--profile|*:--region|*:--endpoint-url|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
   esac

@@ -34,9 +34,9 @@ CONVERT = [
     "--dequantize f32 -T2", "--dequantize bf16 --zstd --spec 1.1", "--quant group -T2", "--quant group --spec 1.1 --zstd",
     "--spec 2.0 -T2", "--spec 2.0 --zstd --chunk 64KiB -T3", "--spec 2.0 --zstd=planes --digest sha256 --align 4KiB",
     "--spec 2.0 --digest none --quant group", "--spec 2.0 --dtype bf16 --on-overflow inf --dequantize f32",
-    "stdin stdout --spec 2.0 --zstd=huffman", "--spec 2.0 --dry-run", "--canonical -T2", "stdin --canonical --sparse keep",
+    "stdin stdout --spec 2.0 --zstd=huffman", "--spec 2.0 --dry-run", "--canonical -T2", "stdin --canonical",
     "--canonical --no-metadata --dtype f32 --rename s/^/model./", "--zstd=planes -T2", "--zstd=planes --chunk 4KiB --min-gain 0",
-    "--sparse keep", "--include [ae] --exclude 1 --rename s/[.]/_/", "-T3 --memory 1MiB --zstd --dtype .*[w2]=f32 --digest sha256",
+    "--include [ae] --exclude 1 --rename s/[.]/_/", "-T3 --memory 1MiB --zstd --dtype .*[w2]=f32 --digest sha256",
 ]
 # The same for outputs of several files, each set in a folder of its own; what JOIN says is written a shard at a time.
 CUT = ["--shards 2 -T2", "--shard-size 4KiB --zstd --json", "--shards 3 --dry-run", "--shards 2 --spec 2.0 -T2",
@@ -45,7 +45,7 @@ JOIN = ["", "--spec 2.0 --zstd"]
 SUFFIXES = {"safetensors": ".safetensors", "npz": ".npz", "gguf": ".gguf", "npy": "/"}
 # How the .zt files that extract, verify, diff and inspect are tried on are made of each input.
 MADE = {"plain": "-T1", "packed": "--zstd --chunk 64KiB --digest sha256", "old": "--spec 0.1", "groups": "--quant group --zstd",
-        "arrays": "--sparse keep --digest xxh3",
+        "arrays": "--digest xxh3",
         "two": "--spec 2.0 --zstd --chunk 64KiB", "canonical": "--canonical", "planes": "--zstd=planes --digest sha256",
         "cut": "--shards 2 --zstd", "cut2": "--shards 2 --spec 2.0"}
 UNSYNCED = ("inspect", "verify", "diff", "id")  # commands that write no file

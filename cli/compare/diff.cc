@@ -31,7 +31,8 @@ std::string ElementText(const Json& value, bool exact) {
   if (value.is_array())
     return "(" + ElementText(value[0], exact) + ", " + ElementText(value[1], exact) + ")";
   if (value.is_string()) return value.get<std::string>();
-  return value.is_number_float() && !exact ? NumberText(value.get<double>(), kDigits) : value.dump();
+  return value.is_number_float() && !exact ? NumberText(value.get<double>(), kDigits)
+                                           : value.dump();
 }
 
 double RootMeanSquare(const Difference& d) {

@@ -181,7 +181,7 @@ StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& p
 // Shards as their index makes them one; opening the source has compared it with them both ways.
 StatusOr<Listing> ListIndex(const Common& common, const std::string& path,
                             const TensorSource& source) {
-  ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path));
+  ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path, TheStore()));
   std::map<std::string, ShardIndex::File> shards = index.files;
   for (const auto& [tensor, shard] : index.weight_map) shards.try_emplace(shard);
   Listing listing;

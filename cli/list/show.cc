@@ -6,6 +6,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :output;
 import :array;
 import :numbers;
 import :options;

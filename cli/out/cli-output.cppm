@@ -10,6 +10,9 @@ namespace zt::cli::internal {
 
 using Json = nlohmann::ordered_json;
 
+// The files of this run, by path or URL.
+Store& TheStore();
+
 // The approximate width of printable text on a terminal: its number of characters.
 std::size_t Columns(std::string_view printable);
 

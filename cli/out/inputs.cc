@@ -17,7 +17,7 @@ namespace zt::cli::internal {
 namespace fs = std::filesystem;
 
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
-  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path));
+  ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path, TheStore()));
   return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
 }
 

@@ -8,6 +8,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :output;
 import :outputs;
 
 namespace zt::cli::internal {
@@ -22,7 +23,7 @@ StatusOr<std::unique_ptr<Sink>> OpenSink(const std::string& output,
     }
     return DescriptorSink(STDOUT_FILENO, "standard output");
   }
-  return CreateFileSink(output, options);
+  return TheStore().Create(output, options);
 }
 
 Status WriteText(const std::string& path, std::string_view text, const FileSinkOptions& options) {

@@ -153,5 +153,7 @@ void SetCommon(const Common& common) {
   CommonOptions() = common;
 }
 
+Store& TheStore() { return *CommonOptions().store; }
+
 }  // namespace internal
 }  // namespace zt::cli

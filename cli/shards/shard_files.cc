@@ -150,9 +150,10 @@ StatusOr<ShardState> FindShard(const std::string& path, const ShardStamp& stamp,
   if (state.ok()) return state;
   if (state.status().code() == StatusCode::kUnavailable) return WithFile(state.status(), path);
   if (force) return ShardState::kUnvouched;
-  return WithFile(WithAdvice(AlreadyExists("the output exists already, and " + Message(state.status())),
-                             Advice::kReplace),
-                  path);
+  return WithFile(
+      WithAdvice(AlreadyExists("the output exists already, and " + Message(state.status())),
+                 Advice::kReplace),
+      path);
 }
 
 Status OtherIndex() {

@@ -7,6 +7,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :output;
 import :shards;
 
 namespace zt::cli::internal {

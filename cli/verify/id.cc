@@ -6,6 +6,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :output;
 import :options;
 import :rules;
 import :conversion;

@@ -192,11 +192,12 @@ StatusOr<std::unique_ptr<ArrayReader>> ArrayReader::Make(std::shared_ptr<ByteSou
   if (*size == 0 || reader->direct()) return reader;
   if (reader->sequential() && reader->fortran_) {
     if (*size > memory.held->room()) {
-      return Unsupported("it is in Fortran order, and its " + std::to_string(*size) +
-                         " bytes cannot be read twice here (a pipe or a deflated entry): they "
-                         "would have to be held, and half the memory limit is " +
-                         std::to_string(memory.held->room()) +
-                         "; raise the limit, or give an uncompressed file");
+      return WithAdvice(
+          Unsupported("it is in Fortran order, and its " + std::to_string(*size) +
+                      " bytes cannot be read twice here (a pipe or a deflated entry): they would "
+                      "have to be held, and half the memory limit is " +
+                      std::to_string(memory.held->room()) + "; give an uncompressed file"),
+          Advice::kMemory);
     }
     reader->held_ = HeldBytes::Make(memory.held, reader->bytes_, header.size, *size);
   }

@@ -439,8 +439,9 @@ class ScipySource final : public TensorSource {
     const std::uint64_t majors = shape[columns ? 1 : 0], minors = shape[columns ? 0 : 1];
     const auto pointers_needed = CheckedAdd(shape[0], columns ? shape[1] : 0);
     if (!pointers_needed || *pointers_needed >= memory_limit_ / 2 / 8) {
-      return Unsupported("the row pointers of shape " + ToString(shape) +
-                         " take more than half the memory limit; raise it");
+      return WithAdvice(Unsupported("the row pointers of shape " + ToString(shape) +
+                                    " take more than half the memory limit"),
+                        Advice::kMemory);
     }
     ZT_ASSIGN_OR_RETURN(Compressed matrix, OpenCompressed(majors));
     auto& [data, pointers, entries] = matrix;

@@ -174,8 +174,9 @@ class FolderListing {
     return name.substr(0, name.rfind('/') + 1);
   }
 
-  void LeaveOut(const std::string& name, std::string why) {
-    if (options_.left_out != nullptr) options_.left_out->push_back({name, std::move(why)});
+  void LeaveOut(const std::string& name, std::string why,
+                std::optional<Advice> advice = std::nullopt) {
+    if (options_.left_out != nullptr) options_.left_out->push_back({name, std::move(why), advice});
   }
 
   // What lies in the folder or below it.
@@ -335,8 +336,12 @@ class FolderListing {
       LeaveOut(entry.path, std::move(why));
       return false;
     };
-    if (const Status inside = CheckStaysInside(folder_, entry.path, options_); !inside.ok())
-      return refuse(Fact(inside));
+    if (const Status inside = CheckStaysInside(folder_, entry.path, options_); !inside.ok()) {
+      const std::vector<Advice> advice = AdviceOf(inside);
+      LeaveOut(entry.path, Fact(inside),
+               advice.empty() ? std::nullopt : std::optional(advice.front()));
+      return false;
+    }
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
     if (!fs::is_regular_file(status)) return refuse("it is not a regular file");
@@ -428,7 +433,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   Value::Map attributes;
   // Files of several ranks cannot be restored from whole tensors.
   if (single_input && source->part_files().empty()) {
-    ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing));
+    ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing, *options.store));
   }
   if (listing.files().empty() && attributes.empty()) return source;
   std::vector<std::unique_ptr<TensorSource>> both;
@@ -454,7 +459,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
                           : refused   ? options.no_files
                                       : "there are several inputs";
   const auto advice = choice.none || refused ? std::nullopt : std::optional<Advice>(Advice::kFiles);
-  if (path != "-" && source->format() != "zt" && IsFolder(path)) {
+  if (path != "-" && source->format() != "zt" && options.store->IsFolder(path)) {
     if (!none) {
       ZT_ASSIGN_OR_RETURN(source,
                           AddFolderFiles(std::move(source), path, single_input, choice, options));
@@ -465,8 +470,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
   const auto keep = [&](const std::string& file) {
     const bool stays = !none && (choice.patterns.empty() || Matches(choice, file));
     if (!stays && options.left_out != nullptr)
-      options.left_out->push_back({file, none ? why : kNotNamed,
-                                   none ? advice : std::nullopt});
+      options.left_out->push_back({file, none ? why : kNotNamed, none ? advice : std::nullopt});
     return stays;
   };
   return SelectFiles(std::move(source), keep);

@@ -298,11 +298,8 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   std::string said = Said(answer, code.empty() ? message : code + ": " + message);
   const Refusal refusal = MeaningOf(code);
   if (!refusal.means.empty()) said += "; " + std::string(refusal.means);
-  {
-    const std::lock_guard lock(mutex_);
-    if (code == "ExpiredToken" && !problem_.ok())
-      said += " (they cannot be renewed: " + std::string(Message(problem_)) + ")";
-  }
+  const Status problem = code == "ExpiredToken" ? identity_->problem() : OkStatus();
+  if (!problem.ok()) said += " (they cannot be renewed: " + std::string(Message(problem)) + ")";
   const int status = answer.head.status;
   if (status == 404 && code != "NoSuchBucket" && code != "NoSuchUpload")
     return IoError("bucket " + name.bucket + " has no such object (" + said + ")");

@@ -526,7 +526,8 @@ StatusOr<std::unique_ptr<Sink>> CreateUpload(std::shared_ptr<S3Client> client,
   if (given != 0 && (given < kLeastGiven || given > kMostPart))
     return WithAdvice(InvalidArgument("a part of an upload has from 5MiB to 5GiB"),
                       Advice::kPartSize);
-  auto upload = std::make_unique<Upload>(url, std::move(name), options);
+  auto upload =
+      std::make_unique<Upload>(std::move(client), url, std::move(name), options, std::move(forget));
   ZT_RETURN_IF_ERROR(upload->CheckAbsent());
   return upload;
 }

@@ -299,9 +299,10 @@ class Metadata {
       ZT_RETURN_IF_ERROR(CheckForm(*file->bytes, location.offset));
     }
     // Do not use the error's own context, which names the chunk's tensor.
-    if (!chunk.ok())
-      return MakeStatus(chunk.status().code(), name + ": " + Message(chunk.status()));
-    return chunk;
+    if (chunk.ok()) return chunk;
+    Status why = MakeStatus(chunk.status().code(), name + ": " + Message(chunk.status()));
+    for (const Advice advice : AdviceOf(chunk.status())) why = WithAdvice(why, advice);
+    return why;
   }
   // OK unless there is the head of a safetensors file: of a writer whose SerializationFormat is
   // SAFETENSORS, all tensors of a file are one.
@@ -333,7 +334,7 @@ class Metadata {
         IsUrl(file_path) ? options_.store->Exists(file_path) : fs::exists(file_path, error);
     if (!is_there && (!error || error == std::errc::too_many_symbolic_link_levels))
       return InvalidData("its file " + Quote(name) + " is missing; get it");
-    auto opened = OpenFile(file_path);
+    auto opened = options_.store->Open(file_path);
     if (!opened.ok()) return Annotate(opened.status(), name);
     file.bytes = *std::move(opened);
     return &file;

@@ -142,8 +142,7 @@ Status StorageSource::AssignNumber(StoragePart& part) {
   return Unsupported((repeats ? "it repeats its elements, "
                               : "other tensors view the same bytes, too many of them together, ") +
                      std::to_string(part.bytes) + " bytes of a storage of " + std::to_string(size) +
-                     "; save it with " + (repeats ? "contiguous()" : "clone()") +
-                     ", or leave it out");
+                     "; save it with " + (repeats ? "contiguous()" : "clone()"));
 }
 
 StatusOr<Object> StorageSource::Declare(Tensor& tensor, ServedTensor& entry) {

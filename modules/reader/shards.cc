@@ -306,8 +306,10 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
     if (!std::filesystem::exists(file, error) && !error) {
       return InvalidData(Quote(file.string()) + " is missing" + other);
     }
-    return MakeStatus(found.status().code(),
-                      Quote(file.string()) + ": " + Message(found.status()) + other);
+    Status why = MakeStatus(found.status().code(),
+                            Quote(file.string()) + ": " + Message(found.status()) + other);
+    for (const Advice advice : AdviceOf(found.status())) why = WithAdvice(why, advice);
+    return why;
   };
 }
 

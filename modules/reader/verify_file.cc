@@ -54,7 +54,9 @@ bool SaysNothing(const Status& status, const Reader& reader) {
 }  // namespace
 
 VerifyProblem ProblemOf(const Status& status, std::string_view object, std::string component) {
-  return {Repeated(object), ComponentOf(status).value_or(std::move(component)), Fact(status)};
+  const std::vector<Advice> advice = AdviceOf(status);
+  return {Repeated(object), ComponentOf(status).value_or(std::move(component)), Fact(status),
+          advice.empty() ? std::nullopt : std::optional(advice.front())};
 }
 
 // Gaps between header, blobs and manifest must be zero; in versions that do not require it, nonzero

@@ -19,7 +19,7 @@ from support import DATA, DIFFERS, DONE, INVALID, USAGE
 REMOVALS = int(os.environ.get("ZT_REMOVALS", "40"))
 MORE = (64 << 20) + 1  # bytes of a file that is not taken along
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 499723\n"
-LARGE = "more than 64 MiB; --files all takes "
+LARGE = "more than 64 MiB; --files all takes all of them"
 
 # Names of a part of two or three, of which another is missing.
 PARTS = ("model-00001-of-00002.safetensors", "model-00001-of-00002.fp16.safetensors", "model.fp16-00001-of-00002.safetensors",
@@ -225,7 +225,7 @@ class Kept(Disk):
         self.text("f/config.json", {})
         for name in ("speech_tokenizer/model.safetensors", "vocoder.pt"):
             self.hole(f"f/{name}")
-        warning = "speech_tokenizer/model.safetensors (64.00 MiB), vocoder.pt (64.00 MiB) are left out: they have " + LARGE + "them"
+        warning = "speech_tokenizer/model.safetensors (64.00 MiB), vocoder.pt (64.00 MiB) are left out: they have " + LARGE
         for words in (["convert", "f", "-o", "m.zt"], ["convert", "f", "-n"], ["inspect", "f"], ["id", "f"], ["extract", "f", "-o", "x.safetensors"]):
             self.assertIn(f"ztstream: warning: {warning}\n", self.expect(DONE, *words).stderr.decode(), words)
         self.assertEqual(self.json("convert", "f", "-n", "--json")["warnings"], [warning])
@@ -274,7 +274,7 @@ class Kept(Disk):
             self.save(f"{name}/model.safetensors", weights(name))
             self.save(f"{name}/optimizer.pt", weights(name + ".state"))
         said = self.expect(DONE, "convert", "f", "g", "-o", "m.zt").stderr.decode()
-        self.assertEqual(said.count("warning: left out: optimizer.pt: there are several inputs; --files all takes them\n"), 2, said)
+        self.assertEqual(said.count("warning: left out: optimizer.pt: there are several inputs; --files all takes all of them\n"), 2, said)
 
     def test_pointers_of_git_lfs(self):
         self.save("f/model.safetensors", weights("w"))

@@ -108,7 +108,7 @@ class Dtype(EndToEnd):
         source, output = self.path("w.npy"), self.path("o.zt")
         for values, what in (([0.25, 1, 2.5], "2 values have fractions"), ([1, 2.5], "1 value has a fraction")):
             numpy.save(source, numpy.array(values, "<f4"))
-            line = (f"{source}: tensor 'w': {what}, which i8 cannot hold; --dtype does not quantize, --allow-loss drops fractions")
+            line = (f"{source}: tensor 'w': {what}, which i8 cannot hold; a change of type does not quantize; --allow-loss drops fractions")
             for options in ([], ["--on-overflow", "saturate"], ["--shards", "1"], ["--canonical"]):
                 with self.subTest(options):
                     self.assertEqual(self.fail_with(NUMERIC, "convert", source, "-o", output, "--dtype", "int8", *options),

@@ -230,7 +230,7 @@ class Streams(support.EndToEnd):
         except PermissionError:
             self.skipTest("block devices are made by root")
         source = self.safetensors("i.safetensors")
-        self.fail_with(EXISTS, "convert", source, "-o", device, says="the output is a block device; use -f to write over what it holds")
+        self.fail_with(EXISTS, "convert", source, "-o", device, says="the output is a block device; use -f to replace it")
 
     def test_errors_name_the_shard_and_the_tensor(self):
         """As data too, where the input is an index or a folder."""

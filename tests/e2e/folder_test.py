@@ -191,7 +191,7 @@ class Folders(support.EndToEnd):
         self.put("g/config.json", b"{}")
         process = self.run_program("convert", folder, self.path("g"), "-o", self.path("n.zt"), "-f", "-v")
         self.assertEqual(self.paths(self.path("n.zt")), [])
-        self.assertIn(b"config.json: left out: there are several inputs; --files all takes them\n", process.stderr)
+        self.assertIn(b"config.json: left out: there are several inputs; --files all takes all of them\n", process.stderr)
         self.succeed("convert", self.path("g"), "-o", self.path("g.zt"))
         self.succeed("convert", model, self.path("g.zt"), "-o", self.path("n.zt"), "-f")
         self.assertEqual(self.paths(self.path("n.zt")), [])

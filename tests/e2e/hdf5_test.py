@@ -223,7 +223,7 @@ class Hdf5(EndToEnd):
                 self.assertEqual(entry["components"][0]["dtype"], dtype)
         words = {"text": "texts", "texts": "texts", "record": "records", "array": "records", "lists": "lists",
                  "null": "no shape", "reference": "references", "void": "opaque", "lzf": "copy the file first with h5py",
-                 "large": "raise the limit (--memory)"}
+                 "large": "--memory raises the limit"}
         self.assertEqual(listed, {"good", *words})
         for name, word in words.items():
             self.fail_with(UNSUPPORTED, "convert", source, "--include", name, "-o", self.path("x.zt"),

@@ -559,14 +559,14 @@ class Sink(S3):
             file.truncate(8 + len(text) + (60 << 30))
         process = self.run_program("convert", self.path("holes.safetensors"), "-o", "s3://out/h.zt", "--part-size", "5MiB", "--files", "none")
         self.assertEqual(process.returncode, support.USAGE, process.stderr)
-        self.assertIn(b"more than 10000 parts of --part-size; give 7MiB or more", process.stderr)
+        self.assertIn(b"more than 10000 parts of the size that was given; it takes 7MiB or more; --part-size sets its size", process.stderr)
         self.assertEqual([request.method for request in self.server.requests], ["HEAD"])
 
     def test_parts_that_are_too_small(self):
         for size in ("1MiB", "5119KiB", "6GiB"):
             process = self.upload("--part-size", size)
             self.assertEqual(process.returncode, support.USAGE, process.stderr)
-            self.assertIn(b"from 5MiB to 5GiB; give another --part-size", process.stderr)
+            self.assertIn(b"from 5MiB to 5GiB; --part-size sets its size", process.stderr)
         self.assertEqual(self.server.requests, [])
         self.store.least_part = 8 << 20
         process = self.upload("--part-size", "5MiB")

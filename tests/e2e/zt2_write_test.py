@@ -216,7 +216,7 @@ class Options(Writing):
         self.fail_with(USAGE, "convert", "--spec", "2.0", "--digest", "crc32c", path, "-o", out,
                        says="version 2.0 has no digest crc32c")
         self.fail_with(USAGE, "convert", "--spec", "2.0", "--zstd", "--chunk", "17MiB", path, "-o", out,
-                       says="choose smaller frames (--chunk)")
+                       says="choose smaller ones; --chunk sets their size")
         for name, says in (("n" * 1025, "more than 1024"), ("a\0b", "U+0000")):
             self.safetensors("names.safetensors", {name: ("U8", [1], b"x")})
             self.fail_with(USAGE, "convert", "--spec", "2.0", self.path("names.safetensors"), "-o", out, says=says)

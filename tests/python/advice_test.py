@@ -52,8 +52,8 @@ class Advice(Case):
     def test_of_the_library(self):
         numpy.save(self.path("void.npy"), numpy.zeros(2, "V2"))
         numpy.savez(self.path("text.npz"), t=numpy.array(["a"]))
-        order = numpy.arange(20_000)[::-1]
-        numpy.savez(self.path("coo.npz"), row=order, col=order, data=numpy.ones(20_000), shape=[20_000, 20_000], format=b"coo")
+        numpy.savez(self.path("csr.npz"), indptr=[0, 20_000], indices=numpy.arange(20_000)[::-1], data=numpy.ones(20_000),
+                    shape=[1, 20_000], format=b"csr")
         ztstream.save_file({"w": numpy.zeros(3)}, self.path("there.zt"))
         small = self.path("a.npy")
         numpy.save(small, numpy.zeros(2))
@@ -69,7 +69,7 @@ class Advice(Case):
              "--follow-links allows that", "zts_reader_options.follow_links allows that", "follow_links=True allows that"),
             ("format", convert(both), lambda: self.opened(both),
              "--from chooses a format", "zts_reader_options.format chooses a format", "format= chooses a format"),
-            ("memory", convert(self.path("coo.npz"), "--memory", "64KiB"), lambda: self.opened(self.path("coo.npz"), 1 << 16),
+            ("memory", convert(self.path("csr.npz"), "--memory", "64KiB"), lambda: self.opened(self.path("csr.npz"), 1 << 16),
              "--memory raises the limit", "zts_reader_options.memory_bytes raises the limit", ""),
             ("exclude", convert(self.path("text.npz")), lambda: self.opened(self.path("text.npz")), "--exclude leaves it out", "", ""),
             ("replace", lambda: self.said("convert", small, "-o", self.path("there.zt")),
@@ -122,7 +122,7 @@ class Advice(Case):
         x = self.path("x.zt")
         ztstream.save_file({"w": numpy.zeros(3)}, x)
         self.assertTrue(ztstream.verify(x, canonical=True)["problems"][0]["message"].endswith(
-            "has no canonical form; 'ztstream convert --spec 2.0 --canonical' writes one"))
+            "has no canonical form (zTensor 2.0 §6.3); 'ztstream convert --spec 2.0 --canonical' writes one"))
         for name in "ab":
             folder = pathlib.Path(self.folder_of(name))
             numpy.save(folder / f"{name}.npy", numpy.zeros(2))
