@@ -149,18 +149,13 @@ simdjson::padded_string_view Padded(std::string_view text) {
 
 }  // namespace
 
-struct EntryParser::Json {
+StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker) {
   ondemand::parser parser;
   std::vector<std::uint64_t> shape;
-};
-
-EntryParser::EntryParser() : json_(new Json) {}
-EntryParser::~EntryParser() { delete json_; }
-
-Status EntryParser::Parse(std::string_view text, EntryTaker& taker) {
+  bool has_metadata = false;
   ondemand::document document;
   ondemand::object members;
-  if (const auto error = json_->parser.iterate(Padded(text)).get(document)) return NotJson(error);
+  if (const auto error = parser.iterate(Padded(text)).get(document)) return NotJson(error);
   if (document.get_object().get(members) != simdjson::SUCCESS) {
     return InvalidData("the header is not a JSON object");
   }
@@ -170,17 +165,18 @@ Status EntryParser::Parse(std::string_view text, EntryTaker& taker) {
     if (const auto error = std::move(each).get(field)) return NotJson(error);
     if (const auto error = field.unescaped_key().get(entry.name)) return NotJson(error);
     if (entry.name == "__metadata__") {
-      if (std::exchange(has_metadata_, true))
+      if (std::exchange(has_metadata, true))
         return InvalidData("key " + Quote(entry.name) + " occurs twice");
       ZT_RETURN_IF_ERROR(ParseMetadata(field.value(), taker));
       continue;
     }
-    Status status = ParseEntry(field.value(), entry, json_->shape);
+    Status status = ParseEntry(field.value(), entry, shape);
     if (status.ok()) status = taker.TakeEntry(entry);
     ZT_RETURN_IF_ERROR(WithTensor(status, entry.name));
   }
   const bool at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
-  return at_end ? OkStatus() : NotJson(simdjson::TRAILING_CONTENT);
+  if (!at_end) return NotJson(simdjson::TRAILING_CONTENT);
+  return has_metadata;
 }
 
 StatusOr<std::vector<SavedOffsets>> ParseShardingInfo(std::string_view text) {

@@ -13,24 +13,17 @@ import zt.std;
 import :dtypes;
 import zt.convert.parts;
 import zt.core;
-import zt.pipeline;
 import zt.source;
 
 namespace zt {
 namespace {
 
 using safetensors::internal::DTypeRow;
-using safetensors::internal::EntryParser;
 using safetensors::internal::kDTypes;
 using safetensors::internal::TensorEntry;
 
 // The shortest possible entry: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
 constexpr std::size_t kLeastEntryBytes = 48;
-// From this size on a header is worth several threads; more than kMostThreads only wait for the one
-// that puts the parts together.
-constexpr std::size_t kLargeHeader = std::size_t{256} << 10;
-constexpr unsigned kMostThreads = 8;
-
 struct Range {
   std::uint64_t begin = 0, end = 0;
 };
@@ -84,7 +77,7 @@ Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
   return {bytes};
 }
 
-// The tensors of a header, or of a part of it, and its metadata.
+// The tensors of a header, and its metadata.
 class Entries final : public safetensors::internal::EntryTaker {
  public:
   void Reserve(std::size_t count) {
@@ -135,62 +128,14 @@ class Entries final : public safetensors::internal::EntryTaker {
   void TakeMetadata(std::string_view key, std::string_view text) override {
     attributes.emplace_back(std::string(key), Value(text));
   }
-  // Adds what follows; false if both have metadata.
-  bool Append(Entries part) {
-    if (has_metadata && part.has_metadata) return false;
-    for (Object& object : part.objects) objects.push_back(std::move(object));
-    begins.insert(begins.end(), part.begins.begin(), part.begins.end());
-    if (part.has_metadata) attributes = std::move(part.attributes);
-    has_metadata |= part.has_metadata;
-    return true;
-  }
-
   std::vector<Object> objects;
   std::vector<std::uint64_t> begins;  // by object, relative to the data
   Value::Map attributes;
-  bool has_metadata = false;
-};
-
-// A part of a header's text. The part ends at a comma between two entries, or is the last.
-struct HeaderPart final : Task {
-  std::string_view text;
-  bool last = false;
-  Entries entries;
-};
-
-// Parses parts side by side. With its commas replaced by braces a part must parse as an object, which
-// proves that the guess where it ends was right: its text has no other reading.
-class PartStage final : public StageOf<HeaderPart> {
- public:
-  Status Process(HeaderPart& part) override {
-    auto taken = workers_.Take();
-    Worker worker = taken ? *std::move(taken) : Worker{std::make_unique<EntryParser>(), {}};
-    std::string& text = worker.text;
-    text.assign(part.text);
-    text[0] = '{';
-    if (!part.last) text += '}';
-    const std::size_t bytes = text.size();
-    text.append(safetensors::internal::kPadding, '\0');
-    worker.parser->ForgetMetadata();
-    const Status status =
-        worker.parser->Parse(std::string_view(text).substr(0, bytes), part.entries);
-    part.entries.has_metadata = worker.parser->has_metadata();
-    workers_.Give(std::move(worker));
-    return status;
-  }
-
- private:
-  struct Worker {
-    std::unique_ptr<EntryParser> parser;
-    std::string text;
-  };
-  internal::ObjectPool<Worker> workers_;
 };
 
 class SafetensorsSource final : public TensorSource {
  public:
-  SafetensorsSource(std::shared_ptr<ByteSource> bytes, std::size_t part_bytes)
-      : bytes_(std::move(bytes)), part_bytes_(part_bytes) {}
+  explicit SafetensorsSource(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
 
   Status Init() {
     std::byte length[8];
@@ -247,65 +192,23 @@ class SafetensorsSource final : public TensorSource {
   }
 
   Status ParseHeader(HeaderText header) {
-    // Limited by the number of entries that fit the header.
-    const std::size_t most = std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes);
     Entries all;
-    all.Reserve(most);
-    if (!ParseParts(header.view(), all)) {
-      all = Entries();
-      all.Reserve(most);
-      EntryParser parser;
-      if (const Status status = parser.Parse(header.view(), all); !status.ok()) {
-        // Entries are validated while parsing. An error in the JSON itself, anywhere in the
-        // header, takes precedence.
-        const Status fault = safetensors::internal::FindJsonFault(header.view());
-        return fault.ok() ? status : fault;
-      }
-      all.has_metadata = parser.has_metadata();
+    // Limited by the number of entries that fit the header.
+    all.Reserve(std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes));
+    const auto has_metadata = safetensors::internal::ParseEntries(header.view(), all);
+    if (!has_metadata.ok()) {
+      // Entries are validated while parsing. An error in the JSON itself, anywhere in the header,
+      // takes precedence.
+      const Status fault = safetensors::internal::FindJsonFault(header.view());
+      return fault.ok() ? has_metadata.status() : fault;
     }
     objects_ = std::move(all.objects);
     begins_ = std::move(all.begins);
     attributes_ = std::move(all.attributes);
-    if (all.has_metadata && attributes_.empty()) {
+    if (*has_metadata && attributes_.empty()) {
       attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
     }
     return OkStatus();
-  }
-
-  // Parses a header in parts, and puts them together in their order. Returns false if it has but one
-  // part, if a guess of GuessEnd was wrong, or if anything else failed.
-  bool ParseParts(std::string_view text, Entries& all) const {
-    if (text.empty() || text[0] != '{' || GuessEnd(text, 0) == text.size()) return false;
-    const unsigned threads =
-        text.size() < kLargeHeader ? 1 : std::min(UsableThreads(), kMostThreads);
-    PipelineOf<HeaderPart> pipeline(
-        {std::make_shared<PartStage>(),
-         std::make_shared<InOrderStage<HeaderPart>>([&all](HeaderPart& part) {
-           return all.Append(std::move(part.entries)) ? OkStatus() : InvalidData("two metadata");
-         })},
-        {.threads = threads, .window_bytes = threads * (std::uint64_t{4} << 20)});
-    for (std::size_t begin = 0, end = 0; end != text.size(); begin = end) {
-      end = GuessEnd(text, begin);
-      auto part = std::make_unique<HeaderPart>();
-      part->text = text.substr(begin, end - begin);
-      part->last = end == text.size();
-      part->weight = 4 * part->text.size() + sizeof(HeaderPart);
-      if (!pipeline.Submit(std::move(part)).ok()) return false;
-    }
-    return pipeline.Drain().ok();
-  }
-
-  // The likely position of a comma between two entries, at least part_bytes_ after `begin`; the end
-  // of the text if there is none.
-  std::size_t GuessEnd(std::string_view all, std::size_t begin) const {
-    for (std::size_t at = begin + std::min(part_bytes_, all.size() - begin); at < all.size();
-         ++at) {
-      at = all.find("},", at);
-      if (at == all.npos) break;
-      const std::size_t next = all.find_first_not_of(" \t\r\n", at + 2);
-      if (next != all.npos && all[next] == '"') return at + 1;
-    }
-    return all.size();
   }
 
   Status CheckNames() const {
@@ -433,7 +336,6 @@ class SafetensorsSource final : public TensorSource {
   }
 
   std::shared_ptr<ByteSource> bytes_;
-  std::size_t part_bytes_;
   std::uint64_t data_begin_ = 0, data_bytes_ = 0;
   std::vector<std::uint64_t> begins_;  // by object, relative to data_begin_
 };
@@ -449,12 +351,7 @@ bool LooksLikeSafetensors(std::span<const std::byte> head) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes) {
-  return OpenSafetensorsInParts(std::move(bytes), std::size_t{64} << 10);
-}
-
-StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsInParts(std::shared_ptr<ByteSource> bytes,
-                                                               std::size_t part_bytes) {
-  auto source = std::make_unique<SafetensorsSource>(std::move(bytes), part_bytes);
+  auto source = std::make_unique<SafetensorsSource>(std::move(bytes));
   ZT_RETURN_IF_ERROR(source->Init());
   return source;
 }

@@ -25,10 +25,6 @@ bool LooksLikeSafetensors(std::span<const std::byte> head);
 // (torch.distributed.checkpoint's `DCP_SHARDING_INFO`) are marked as parts (see zt.convert.parts).
 // Objects are sorted by offset. Errors name the tensor, not the file.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
-// The same, parsing about this many bytes of the header at once. OpenSafetensors uses a size at
-// which the parser's working set stays in a core's cache.
-StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsInParts(std::shared_ptr<ByteSource> bytes,
-                                                               std::size_t part_bytes);
 
 // Opens the shards of a folder (see OpenShards): those of its *.safetensors.index.json, else every
 // *.safetensors file.
@@ -92,26 +88,9 @@ class EntryTaker {
 
 extern "C++" {
 
-// Parses headers, or parts of them that are objects themselves. Reuses its memory.
-class EntryParser {
- public:
-  EntryParser();
-  ~EntryParser();
-  EntryParser(const EntryParser&) = delete;
-  EntryParser& operator=(const EntryParser&) = delete;
-
-  // Passes every member of the object `text` to `taker`. kPadding readable bytes
-  // must follow the text.
-  Status Parse(std::string_view text, EntryTaker& taker);
-  // True if `__metadata__` was found; a second one, in any part, is an error.
-  bool has_metadata() const { return has_metadata_; }
-  void ForgetMetadata() { has_metadata_ = false; }
-
- private:
-  struct Json;
-  Json* json_;
-  bool has_metadata_ = false;
-};
+// Passes every member of the header `text` to `taker`. kPadding readable bytes must follow the text.
+// True if `__metadata__` was found; a second one is an error.
+StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker);
 
 // The first JSON error anywhere in `text`; OK if it is valid.
 Status FindJsonFault(std::string_view text);

@@ -1,5 +1,4 @@
-// Any bytes as a safetensors file: what opens, serves every byte it declares, and opens alike
-// whether its header is parsed as a whole or entry by entry.
+// Any bytes as a safetensors file: what opens, serves every byte it declares.
 #include "fuzz.h"
 
 import zt.convert.safetensors;
@@ -12,20 +11,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return zt::OpenSafetensors(zt::MemoryBytes(FuzzBytes(data, size), "input"));
   };
   const auto source = open();
-  const auto in_parts =
-      zt::OpenSafetensorsInParts(zt::MemoryBytes(FuzzBytes(data, size), "input"), 1);
-  ZT_FUZZ_CHECK(source.status() == in_parts.status());
   if (!source.ok()) return 0;
-  ZT_FUZZ_CHECK((*source)->attributes() == (*in_parts)->attributes());
-  ZT_FUZZ_CHECK((*source)->objects().size() == (*in_parts)->objects().size());
   std::vector<std::byte> piece(std::size_t{1} << 16);
   const std::vector<zt::Object>& objects = (*source)->objects();
   for (std::uint32_t object = 0; object < objects.size(); ++object) {
     ZT_FUZZ_CHECK(zt::ValidateObject(objects[object]).ok());
-    ZT_FUZZ_CHECK(objects[object].name == (*in_parts)->objects()[object].name);
-    ZT_FUZZ_CHECK(objects[object].shape == (*in_parts)->objects()[object].shape);
-    ZT_FUZZ_CHECK((*source)->extent({object, 0})->offset ==
-                  (*in_parts)->extent({object, 0})->offset);
     for (std::uint32_t component = 0; component < objects[object].components.size(); ++component) {
       const std::uint64_t bytes = objects[object].components[component].bytes;
       ZT_FUZZ_CHECK(bytes <= size);
