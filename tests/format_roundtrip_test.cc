@@ -456,40 +456,6 @@ TEST(ManifestEncoder, AnAliasIsTheEntryUnderAnotherName) {
   }
 }
 
-TEST(ManifestEncoder, TakesEntriesThatWereEncodedBefore) {
-  Manifest manifest;
-  for (const char* name : {"b", "a longer name", "a", "c"}) {  // in no version's order
-    manifest.objects.push_back(Blob(name, 64, 2));
-    manifest.objects.back().attributes = {{"a", 1}, {"zz top", std::string(name)}};
-  }
-  manifest.objects[0].attributes.clear();
-  Manifest with_alias = manifest;
-  with_alias.objects.push_back(manifest.objects[1]);
-  with_alias.objects.back().name = "another name";
-  for (const SpecVersion version :
-       {SpecVersion::k0_1, SpecVersion::k1_1, SpecVersion::k1_2, SpecVersion::k2_0}) {
-    ManifestEncoder encoder(version);
-    std::vector<std::byte> bytes;
-    std::vector<EncodedEntry> entries;
-    for (const StoredObject& object : manifest.objects) {
-      const auto entry = Must(encoder.Encode(object, &bytes));
-      entries.push_back(entry);
-      const std::size_t size = bytes.size();
-      EXPECT_FALSE(encoder.Encode(Blob("\xff", 64, 2), &bytes).ok());
-      EXPECT_EQ(bytes.size(), size);  // an error leaves nothing
-    }
-    std::span<const std::byte> left = bytes;
-    for (const EncodedEntry& entry : entries) {
-      ASSERT_OK(encoder.Add(entry, left.first(entry.bytes)));
-      left = left.subspan(entry.bytes);
-    }
-    EXPECT_TRUE(left.empty());
-    EXPECT_EQ(encoder.Finish({})->Joined(), *EncodeManifest(manifest, version));
-    encoder.AddAlias("another name", 1);
-    EXPECT_EQ(encoder.Finish({})->Joined(), *EncodeManifest(with_alias, version));
-  }
-}
-
 // Names around the longest whose place is kept with all others, and one that comes late in its
 // entry, as 0.1.0 sorts it.
 TEST(ManifestEncoder, FindsNamesThatAreLongOrFarOn) {

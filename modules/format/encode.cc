@@ -66,8 +66,7 @@ Status ManifestEncoder::AddShard(const StoredShard& shard) {
   return OkStatus();
 }
 
-StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object,
-                                               std::vector<std::byte>* out) const {
+Status ManifestEncoder::Add(const StoredObject& object) {
   const Dialect& dialect = format::internal::DialectOf(version_);
   ZT_RETURN_IF_ERROR(CheckWritable(dialect));
   for (const StoredComponent& component : object.components) {
@@ -76,27 +75,11 @@ StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object,
   }
   Bytes bytes;
   bytes.reserve(kTypicalEntryBytes);
-  std::size_t name_at = 0;
+  std::size_t name = 0;
   std::uint64_t values = 0;
-  ZT_RETURN_IF_ERROR(dialect.AppendEntry(object, shards_, &bytes, &name_at, &values));
-  if (bytes.size() > kMaxManifestBytes) return TooLarge(bytes.size());
-  const auto number = [](std::size_t value) { return static_cast<std::uint32_t>(value); };
-  out->insert(out->end(), bytes.begin(), bytes.end());
-  return EncodedEntry{.bytes = number(bytes.size()),
-                      .name = number(name_at + cbor::TextHead(object.name.size())),
-                      .name_bytes = number(object.name.size()),
-                      .attribute_values = values};
-}
-
-Status ManifestEncoder::Add(const StoredObject& object) {
-  std::vector<std::byte> bytes;
-  ZT_ASSIGN_OR_RETURN(const EncodedEntry entry, Encode(object, &bytes));
-  return Add(entry, bytes);
-}
-
-Status ManifestEncoder::Add(const EncodedEntry& entry, std::span<const std::byte> bytes) {
-  if (bytes_ + entry.bytes > kMaxManifestBytes) return TooLarge(bytes_ + entry.bytes);
-  const std::uint64_t values = entry.attribute_values;
+  ZT_RETURN_IF_ERROR(dialect.AppendEntry(object, shards_, &bytes, &name, &values));
+  name += cbor::TextHead(object.name.size());
+  if (bytes_ + bytes.size() > kMaxManifestBytes) return TooLarge(bytes_ + bytes.size());
   if (values_ + values > kMaxAttributeValues) return format::internal::TooManyValues();
   if (values > 0) {
     values_of_.insert_or_assign(entries_.size(), values);
@@ -109,15 +92,17 @@ Status ManifestEncoder::Add(const EncodedEntry& entry, std::span<const std::byte
   block.reserve(begin + bytes.size());
   EntryPlace kept = {static_cast<std::uint32_t>((blocks_.size() - 1) * kBlockBytes + begin), kFar,
                      kFar};
-  if (entry.name < kFar && entry.name_bytes < kFar) {
-    kept.name = static_cast<std::uint16_t>(entry.name);
-    kept.name_bytes = static_cast<std::uint16_t>(entry.name_bytes);
+  if (name < kFar && object.name.size() < kFar) {
+    kept.name = static_cast<std::uint16_t>(name);
+    kept.name_bytes = static_cast<std::uint16_t>(object.name.size());
   } else {
-    far_.insert_or_assign(entries_.size(), NamePlace{entry.name, entry.name_bytes});
+    far_.insert_or_assign(entries_.size(),
+                          NamePlace{static_cast<std::uint32_t>(name),
+                                    static_cast<std::uint32_t>(object.name.size())});
   }
   entries_.push_back(kept);
   block.insert(block.end(), bytes.begin(), bytes.end());
-  bytes_ += entry.bytes;
+  bytes_ += bytes.size();
   values_ += values;
   return OkStatus();
 }

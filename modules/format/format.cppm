@@ -136,18 +136,9 @@ struct EncodedManifest {
   std::vector<std::byte> Joined() const;
 };
 
-// The size of an object's encoded manifest entry, and the place of the name in it.
-struct EncodedEntry {
-  std::uint32_t bytes = 0;             // of the entry
-  std::uint32_t name = 0;              // offset of the name's bytes
-  std::uint32_t name_bytes = 0;        // length of the name
-  std::uint64_t attribute_values = 0;  // see kMaxAttributeValues
-};
-
 // EncodeManifest object by object. Keeps only each object's encoded entry of some hundred bytes; a
 // StoredObject with one component takes four times that. The entries are never joined, since a
-// million are a hundred megabytes. Not thread-safe, except that several threads may call Encode
-// while one adds objects.
+// million are a hundred megabytes. Not thread-safe.
 class ManifestEncoder {
  public:
   // Starts an empty manifest. `version` must be writable.
@@ -159,10 +150,6 @@ class ManifestEncoder {
   // Appends an entry. An error leaves the existing entries unchanged; the message does not name the
   // object.
   Status Add(const StoredObject& object);
-  // Add in two steps. Encode appends the bytes of an entry to `out`; Add takes an entry that this
-  // encoder has encoded. AddShard must not be called between the two.
-  StatusOr<EncodedEntry> Encode(const StoredObject& object, std::vector<std::byte>* out) const;
-  Status Add(const EncodedEntry& entry, std::span<const std::byte> bytes);
   // Adds an entry after all others: a copy of the entry of object number `index` with another name.
   // The object may be added later.
   void AddAlias(std::string name, std::size_t index);

@@ -22,15 +22,6 @@ import zt.transform;
 
 namespace zt::writer::internal {
 
-std::size_t EntryBytes(const Object& object) {
-  if (object.format != "dense" || object.components.size() != 1 || !object.attributes.empty()) {
-    return 0;
-  }
-  constexpr std::size_t kFields = 384, kDimension = 9;  // all keys, numbers, the digest
-  return kFields + object.name.size() + object.components[0].element.type.size() +
-         kDimension * object.shape.size();
-}
-
 std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bool planned) {
   const Component& declared = object.components[component];
   const bool fixed = planned || declared.role == "coords";
@@ -391,7 +382,6 @@ PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions
     chain.push_back(std::make_shared<HashStage>(false));
     chain.push_back(std::make_shared<CrcStage>());
   }
-  chain.push_back(MakeEntryStage(parts.record.manifest, options.spec));
   chain.push_back(std::make_shared<WriteStage>(parts.sink));
   chain.push_back(MakeRecordStage(parts.record, options.spec));
   return chain;

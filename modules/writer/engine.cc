@@ -530,7 +530,6 @@ std::uint64_t Engine::Weight(const WriterChunk& chunk, std::uint64_t bytes,
                              std::uint64_t held) const {
   const ComponentState& state = *chunk.state;
   std::uint64_t weight = sizeof(WriterChunk) + (chunk.first ? sizeof(ComponentState) : 0);
-  if (chunk.first && chunk.last) weight += EntryBytes(*state.object);
   weight += state.source != nullptr ? chunk.input_bytes : held;
   if (state.transform != nullptr) weight += bytes + 64;
   if (!options.stages.empty()) weight += BufferPool::Capacity(bytes);

@@ -1,7 +1,5 @@
-// zt.writer:chain — the stages that build manifest entries.
+// zt.writer:chain — the stage that builds manifest entries.
 module;
-
-#include <assert.h>
 
 #include "core/status_macros.h"
 
@@ -99,65 +97,6 @@ class ManifestEntry {
   bool begun_ = false;
 };
 
-// Encodes manifest entries of objects of one chunk, such as a million small tensors, so that the
-// record stage only copies them. Leaves invalid objects to the record stage, which reports errors
-// in order.
-class EntryStage final : public StageOf<Batch> {
- public:
-  EntryStage(const ManifestEncoder& manifest, SpecVersion spec)
-      : manifest_(manifest), spec_(spec) {}
-  Status Process(Batch& batch) override {
-    std::size_t most = 0;
-    for (const WriterChunk& chunk : batch.ranges) most += Room(chunk);
-    batch.entries.reserve(most);
-    ManifestEntry entry;
-    for (WriterChunk& chunk : batch.ranges) {
-      if (Room(chunk) > 0) (void)CatchAsStatus([&] { return Encode(chunk, entry, batch.entries); });
-    }
-    std::span<const std::byte> left = batch.entries;
-    for (WriterChunk& chunk : batch.ranges) {
-      if (!chunk.entry) continue;
-      chunk.entry_bytes = left.first(chunk.entry->bytes);
-      left = left.subspan(chunk.entry->bytes);
-    }
-    return OkStatus();
-  }
-
- private:
-  // Limit on the size of a chunk's entry; 0 if the record stage has to encode it.
-  static std::size_t Room(const WriterChunk& chunk) {
-    const ComponentState& state = *chunk.state;
-    const bool whole = chunk.first && chunk.last && state.ends_object && chunk.closing == nullptr;
-    return whole && !Shares(state) ? EntryBytes(*state.object) : 0;
-  }
-  // True if other components share the blob, or the next object only shares blobs.
-  static bool Shares(const ComponentState& state) {
-    if (state.plan == nullptr || state.plan->shared.empty()) return false;
-    const std::vector<PlannedObject>& objects = state.plan->plan.objects;
-    const std::size_t next = state.at.object + std::size_t{1};
-    return state.plan->shared.contains(state.at) ||
-           (next < objects.size() && OnlyShares(objects[next]));
-  }
-
-  Status Encode(WriterChunk& chunk, ManifestEntry& entry, std::vector<std::byte>& out) const {
-    const ComponentState& state = *chunk.state;
-    const StoredBlob sums = {
-        .offset = chunk.place,
-        .length = chunk.stored.size() + chunk.trailer.size(),
-        .decoded_bytes = state.copied != nullptr ? ContentOfCopied(chunk) : chunk.bytes().size()};
-    entry.Begin(*state.object);
-    entry.Fill(0, BlobOf(state, sums, chunk.crc), nullptr);
-    entry.End();
-    ZT_RETURN_IF_ERROR(CheckStored(entry.stored(), spec_));
-    ZT_ASSIGN_OR_RETURN(chunk.entry, manifest_.Encode(entry.stored(), &out));
-    assert(chunk.entry->bytes <= EntryBytes(*state.object));
-    return OkStatus();
-  }
-
-  const ManifestEncoder& manifest_;
-  const SpecVersion spec_;
-};
-
 // Records stored objects in declared order. An object's entry is complete with its last blob; it is
 // then validated by the functions that readers use.
 class RecordStage final : public ChunkStage {
@@ -188,11 +127,6 @@ class RecordStage final : public ChunkStage {
     const ComponentState& state = *chunk.state;
     ZT_RETURN_IF_ERROR(CheckSize(state.object->components[state.at.component], sums_.content));
     ZT_RETURN_IF_ERROR(CheckNumbers(state, state.object->components[state.at.component].element));
-    if (chunk.entry) {
-      ++record_.tensors_done;
-      ZT_RETURN_IF_ERROR(CheckData(state, *state.object, 0, *state.object, state.check));
-      return record_.manifest.Add(*chunk.entry, chunk.entry_bytes);
-    }
     StoredBlob blob = BlobOf(
         state, {.offset = sums_.begin, .length = sums_.stored, .decoded_bytes = sums_.content},
         sums_.crc);
@@ -307,10 +241,6 @@ class RecordStage final : public ChunkStage {
 };
 
 }  // namespace
-
-std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec) {
-  return std::make_shared<EntryStage>(manifest, spec);
-}
 
 std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec) {
   return std::make_shared<RecordStage>(record, spec);

@@ -111,10 +111,6 @@ struct WriterChunk final : Chunk {
   std::uint32_t crc = 0;               // CRC-32C of `stored` and `trailer`, if requested
   // In an object's last chunk: the declaration with the changes since Begin.
   std::shared_ptr<const Object> closing;
-  // In the only chunk of an object: its manifest entry, if it is encoded before the record stage.
-  // The bytes are in the batch's `entries`.
-  std::optional<EncodedEntry> entry;
-  std::span<const std::byte> entry_bytes;
   NumericCounts counts;       // values that the transform could not represent
   ContentCheck::Found found;  // in bytes()
 
@@ -124,8 +120,7 @@ struct WriterChunk final : Chunk {
 
 // Consecutive chunks that travel together.
 struct Batch final : BatchOf<WriterChunk> {
-  Buffer transformed, encoded;     // borrowed by chunks, as `input` is
-  std::vector<std::byte> entries;  // for the manifest
+  Buffer transformed, encoded;  // borrowed by chunks, as `input` is
 
   Status Named(const Status& status) const override { return ranges.front().Named(status); }
 };
@@ -176,10 +171,6 @@ struct ChainParts {
 // Writes to the sink: at `place` if it can place bytes, else appended. Names the sink in errors.
 Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces);
 
-// Limit on the size of an object's manifest entry, if the entry can be encoded before the record
-// stage (a dense tensor without attributes); else 0.
-std::size_t EntryBytes(const Object& object);
-
 // The rule for a component's bytes. Sizes and attributes of an unplanned object are known only at
 // its end.
 std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bool planned);
@@ -202,13 +193,11 @@ class ChunkStage : public StageOf<Batch> {
 // The stage that reads from sources.
 std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool);
 
-// The stage that encodes the manifest entries of objects of one chunk, and the stage that validates
-// all objects and adds them to the manifest.
-std::shared_ptr<StageOf<Batch>> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec);
+// The stage that validates all objects and adds them to the manifest.
 std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec);
 
 // The chain, in order: read, check, transform, the caller's own, validate, compress, place, hash,
-// crc, entry, write, record. If digests cover decoded bytes, hash comes before compress.
+// crc, write, record. If digests cover decoded bytes, hash comes before compress.
 PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal
