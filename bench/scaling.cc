@@ -322,26 +322,18 @@ struct DiffRange {
 };
 using DiffBatch = zt::BatchOf<DiffRange>;
 
-// The stages of `diff`, which the program keeps to itself.
-class DiffStage final : public zt::StageOf<DiffBatch> {
- public:
-  DiffStage(double cost, zt::StageOrder order) : cost_(cost), order_(order) {}
-  zt::StageOrder order() const override { return order_; }
-  zt::Status Process(DiffBatch& batch) override {
-    for (const DiffRange& range : batch.ranges) Work(cost_, range.bytes);
-    return zt::OkStatus();
-  }
-
- private:
-  const double cost_;
-  const zt::StageOrder order_;
-};
+// A stage of `diff`, which the program keeps to itself.
+zt::StageOf<DiffBatch> DiffStage(double cost, zt::StageOrder order) {
+  return {order, [cost](DiffBatch& batch) {
+            for (const DiffRange& range : batch.ranges) Work(cost, range.bytes);
+            return zt::OkStatus();
+          }};
+}
 
 zt::Status Diff(const Way& way, const Load& load) {
   zt::RangePipeline<DiffBatch> pipeline(
-      {std::make_shared<DiffStage>(way.read, zt::StageOrder::kIfOrdered),
-       std::make_shared<DiffStage>(way.work, zt::StageOrder::kParallel),
-       std::make_shared<DiffStage>(0, zt::StageOrder::kInOrder)},
+      {DiffStage(way.read, zt::StageOrder::kIfOrdered),
+       DiffStage(way.work, zt::StageOrder::kParallel), DiffStage(0, zt::StageOrder::kInOrder)},
       {.threads = load.workers, .memory_bytes = load.memory});
   for (std::uint64_t i = 0; i < load.tensors; ++i) {
     for (std::uint64_t at = 0; at < load.bytes; at += way.task) {

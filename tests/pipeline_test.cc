@@ -38,24 +38,14 @@ struct Job final : Task {
   Status Named(const Status& status) const override { return Annotate(status, "job"); }
 };
 
-// A stage made of a function on the job.
-class Step final : public StageOf<Job> {
- public:
-  Step(StageOrder order, std::function<Status(Job&)> body)
-      : order_(order), body_(std::move(body)) {}
-  StageOrder order() const override { return order_; }
-  Status Process(Job& job) override { return body_(job); }
-
- private:
-  StageOrder order_;
-  std::function<Status(Job&)> body_;
-};
-
-std::shared_ptr<StageOf<Job>> Parallel(std::function<Status(Job&)> body) {
-  return std::make_shared<Step>(StageOrder::kParallel, std::move(body));
+StageOf<Task> Step(StageOrder order, std::function<Status(Job&)> body) {
+  return StageOf<Job>{order, std::move(body)}.ForTasks();
 }
-std::shared_ptr<StageOf<Job>> InOrder(std::function<Status(Job&)> body) {
-  return std::make_shared<Step>(StageOrder::kInOrder, std::move(body));
+StageOf<Task> Parallel(std::function<Status(Job&)> body) {
+  return Step(StageOrder::kParallel, std::move(body));
+}
+StageOf<Task> InOrder(std::function<Status(Job&)> body) {
+  return Step(StageOrder::kInOrder, std::move(body));
 }
 
 std::unique_ptr<Job> MakeJob(std::uint64_t weight = 1, bool continues = false) {
@@ -81,12 +71,11 @@ INSTANTIATE_TEST_SUITE_P(Pipeline, Threads, ::testing::Values(1, 2, 3, 8));
 TEST_P(Threads, InOrderStagesSeeTheOrderOfSubmit) {
   std::vector<std::uint64_t> first, second;  // unguarded: one batch at a time is what is promised
   {
-    PipelineOf<Job> pipeline(
-        {Parallel([](Job& b) { return Jitter(b.sequence + 1), OkStatus(); }),
-         InOrder([&](Job& b) { return first.push_back(b.sequence), OkStatus(); }),
-         Parallel([](Job& b) { return Jitter(b.sequence + 77), OkStatus(); }),
-         InOrder([&](Job& b) { return second.push_back(b.sequence), OkStatus(); })},
-        Options());
+    Pipeline pipeline({Parallel([](Job& b) { return Jitter(b.sequence + 1), OkStatus(); }),
+                       InOrder([&](Job& b) { return first.push_back(b.sequence), OkStatus(); }),
+                       Parallel([](Job& b) { return Jitter(b.sequence + 77), OkStatus(); }),
+                       InOrder([&](Job& b) { return second.push_back(b.sequence), OkStatus(); })},
+                      Options());
     for (int i = 0; i < 300; ++i) ASSERT_OK(pipeline.Submit(MakeJob()));
     ASSERT_OK(pipeline.Drain());
     ASSERT_EQ(second.size(), 300u);
@@ -100,8 +89,8 @@ TEST_P(Threads, InOrderStagesSeeTheOrderOfSubmit) {
   }
 }
 
-std::shared_ptr<StageOf<Job>> InChain(std::function<Status(Job&)> body) {
-  return std::make_shared<Step>(StageOrder::kInChain, std::move(body));
+StageOf<Task> InChain(std::function<Status(Job&)> body) {
+  return Step(StageOrder::kInChain, std::move(body));
 }
 
 // Chains of 1 to 5 jobs: within a chain each comes after the one before it.
@@ -114,7 +103,7 @@ TEST_P(Threads, ChainsKeepTheirOrder) {
   }
   std::atomic<bool> alone = true;
   std::vector<std::atomic<int>> inside(chains.size());
-  PipelineOf<Job> pipeline(
+  Pipeline pipeline(
       {Parallel([](Job& b) { return Jitter(b.sequence + 1), OkStatus(); }), InChain([&](Job& b) {
          const std::size_t chain = chain_of[b.sequence];
          if (++inside[chain] != 1) alone = false;
@@ -141,14 +130,14 @@ TEST_P(Threads, ChainsKeepTheirOrder) {
 // Two chains are under way at once: each waits for the other to begin.
 TEST(Chains, RunBesideEachOther) {
   std::atomic<int> begun = 0;
-  PipelineOf<Job> pipeline({InChain([&](Job&) {
-                             ++begun;
-                             for (int i = 0; begun < 2 && i < 5000; ++i) {
-                               std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                             }
-                             return begun == 2 ? OkStatus() : IoError("alone");
-                           })},
-                           {.threads = 2});
+  Pipeline pipeline({InChain([&](Job&) {
+                      ++begun;
+                      for (int i = 0; begun < 2 && i < 5000; ++i) {
+                        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                      }
+                      return begun == 2 ? OkStatus() : IoError("alone");
+                    })},
+                    {.threads = 2});
   ASSERT_OK(pipeline.Submit(MakeJob()));
   ASSERT_OK(pipeline.Submit(MakeJob()));
   EXPECT_OK(pipeline.Drain());
@@ -161,23 +150,22 @@ TEST_P(Threads, OrderedJobsComeAfterAllBeforeThem) {
   std::atomic<int> early = 0;
   std::mutex mutex;
   std::condition_variable second;
-  PipelineOf<Job> pipeline(
-      {std::make_shared<Step>(StageOrder::kIfOrdered,
-                              [&](Job& job) {
-                                if (job.sequence == 0 && GetParam() > 1) {  // waits for the next
-                                  std::unique_lock lock(mutex);
-                                  second.wait(lock, [&] { return done[1].load(); });
-                                }
-                                for (std::uint64_t i = 0; job.ordered && i < job.sequence; ++i) {
-                                  if (!done[i]) ++early;
-                                }
-                                Jitter(static_cast<unsigned>(job.sequence));
-                                const std::lock_guard lock(mutex);
-                                done[job.sequence] = true;
-                                second.notify_all();
-                                return OkStatus();
-                              })},
-      Options());
+  Pipeline pipeline({Step(StageOrder::kIfOrdered,
+                          [&](Job& job) {
+                            if (job.sequence == 0 && GetParam() > 1) {  // waits for the next
+                              std::unique_lock lock(mutex);
+                              second.wait(lock, [&] { return done[1].load(); });
+                            }
+                            for (std::uint64_t i = 0; job.ordered && i < job.sequence; ++i) {
+                              if (!done[i]) ++early;
+                            }
+                            Jitter(static_cast<unsigned>(job.sequence));
+                            const std::lock_guard lock(mutex);
+                            done[job.sequence] = true;
+                            second.notify_all();
+                            return OkStatus();
+                          })},
+                    Options());
   for (int i = 0; i < 400; ++i) {
     auto job = MakeJob();
     job->ordered = i % 7 > 3;
@@ -190,11 +178,11 @@ TEST_P(Threads, OrderedJobsComeAfterAllBeforeThem) {
 
 TEST_P(Threads, AnEarlierJobsErrorCountsBeforeTheSubmitters) {
   for (const bool earlier : {true, false}) {
-    PipelineOf<Job> pipeline({Parallel([&](Job&) {
-                               std::this_thread::sleep_for(std::chrono::milliseconds(5));
-                               return earlier ? IoError("the job's") : OkStatus();
-                             })},
-                             Options());
+    Pipeline pipeline({Parallel([&](Job&) {
+                        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                        return earlier ? IoError("the job's") : OkStatus();
+                      })},
+                      Options());
     (void)pipeline.Submit(MakeJob());
     pipeline.Fail(IoError("the submitter's"));
     const std::string want = earlier ? "the job's" : "the submitter's";
@@ -206,7 +194,7 @@ TEST_P(Threads, AnEarlierJobsErrorCountsBeforeTheSubmitters) {
 TEST_P(Threads, EveryBatchPassesEveryStageOnce) {
   std::vector<std::atomic<int>> passes(500);
   const auto count = [&](Job& b) { return ++passes[b.sequence], OkStatus(); };
-  PipelineOf<Job> pipeline({Parallel(count), InOrder(count), Parallel(count)}, Options());
+  Pipeline pipeline({Parallel(count), InOrder(count), Parallel(count)}, Options());
   for (int i = 0; i < 500; ++i) ASSERT_OK(pipeline.Submit(MakeJob()));
   ASSERT_OK(pipeline.Drain());
   for (const auto& each : passes) ASSERT_EQ(each, 3);
@@ -215,16 +203,16 @@ TEST_P(Threads, EveryBatchPassesEveryStageOnce) {
 TEST_P(Threads, TheWindowBoundsTheWeightUnderWay) {
   std::atomic<std::uint64_t> now = 0, most = 0;
   constexpr std::uint64_t kWindow = 1000;
-  PipelineOf<Job> pipeline({Parallel([&](Job& b) {
-                              const std::uint64_t all = now += b.weight;
-                              for (std::uint64_t seen = most;
-                                   seen < all && !most.compare_exchange_weak(seen, all);) {
-                              }
-                              Jitter(b.sequence + 1);
-                              return OkStatus();
-                            }),
-                            InOrder([&](Job& b) { return now -= b.weight, OkStatus(); })},
-                           Options(kWindow));
+  Pipeline pipeline({Parallel([&](Job& b) {
+                       const std::uint64_t all = now += b.weight;
+                       for (std::uint64_t seen = most;
+                            seen < all && !most.compare_exchange_weak(seen, all);) {
+                       }
+                       Jitter(b.sequence + 1);
+                       return OkStatus();
+                     }),
+                     InOrder([&](Job& b) { return now -= b.weight, OkStatus(); })},
+                    Options(kWindow));
   for (int i = 0; i < 200; ++i) ASSERT_OK(pipeline.Submit(MakeJob(100 + i % 7 * 50)));
   ASSERT_OK(pipeline.Drain());
   EXPECT_LE(most, kWindow);
@@ -232,13 +220,13 @@ TEST_P(Threads, TheWindowBoundsTheWeightUnderWay) {
 
 TEST_P(Threads, ABatchLargerThanTheWindowIsLetInAlone) {
   std::atomic<int> inside = 0;
-  PipelineOf<Job> pipeline({Parallel([&](Job&) {
-                             const bool alone = ++inside == 1;
-                             std::this_thread::sleep_for(std::chrono::milliseconds(1));
-                             --inside;
-                             return alone ? OkStatus() : IoError("not alone");
-                           })},
-                           Options(10));
+  Pipeline pipeline({Parallel([&](Job&) {
+                      const bool alone = ++inside == 1;
+                      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                      --inside;
+                      return alone ? OkStatus() : IoError("not alone");
+                    })},
+                    Options(10));
   for (int i = 0; i < 10; ++i) ASSERT_OK(pipeline.Submit(MakeJob(1 << 20)));
   EXPECT_OK(pipeline.Drain());
 }
@@ -250,18 +238,18 @@ TEST_P(Threads, TheEarliestErrorWinsWhateverTheTiming) {
     std::mutex mutex;
     std::condition_variable failed;
     bool later = false;
-    PipelineOf<Job> pipeline({Parallel([&](Job& b) {
-                               if (b.sequence == 1) {
-                                 const std::lock_guard lock(mutex);
-                                 later = true;
-                                 failed.notify_all();
-                                 return IoError("the later");
-                               }
-                               std::unique_lock lock(mutex);
-                               failed.wait(lock, [&] { return later; });
-                               return IoError("the earlier");
-                             })},
-                             Options());
+    Pipeline pipeline({Parallel([&](Job& b) {
+                        if (b.sequence == 1) {
+                          const std::lock_guard lock(mutex);
+                          later = true;
+                          failed.notify_all();
+                          return IoError("the later");
+                        }
+                        std::unique_lock lock(mutex);
+                        failed.wait(lock, [&] { return later; });
+                        return IoError("the earlier");
+                      })},
+                      Options());
     (void)pipeline.Submit(MakeJob());
     (void)pipeline.Submit(MakeJob());
     ASSERT_EQ(Why(pipeline.Drain()), "the earlier");
@@ -271,12 +259,12 @@ TEST_P(Threads, TheEarliestErrorWinsWhateverTheTiming) {
 
 TEST_P(Threads, TheSameErrorAtAnyTiming) {
   for (unsigned round = 0; round < 50; ++round) {
-    PipelineOf<Job> pipeline({Parallel([&](Job& b) {
-                               Jitter(round * 1000 + b.sequence + 1);
-                               return b.sequence % 5 == 3 ? IoError(std::to_string(b.sequence))
-                                                          : OkStatus();
-                             })},
-                             Options(8));
+    Pipeline pipeline({Parallel([&](Job& b) {
+                        Jitter(round * 1000 + b.sequence + 1);
+                        return b.sequence % 5 == 3 ? IoError(std::to_string(b.sequence))
+                                                   : OkStatus();
+                      })},
+                      Options(8));
     Status status = OkStatus();
     for (int i = 0; i < 100 && status.ok(); ++i) status = pipeline.Submit(MakeJob());
     ASSERT_EQ(Why(pipeline.Drain()), "3");
@@ -285,7 +273,7 @@ TEST_P(Threads, TheSameErrorAtAnyTiming) {
 
 TEST_P(Threads, NothingAfterTheErrorReachesALaterStage) {
   std::vector<std::uint64_t> done;
-  PipelineOf<Job> pipeline(
+  Pipeline pipeline(
       {Parallel([](Job& b) { return b.sequence == 7 ? IoError("seven") : OkStatus(); }),
        InOrder([&](Job& b) { return done.push_back(b.sequence), OkStatus(); })},
       Options());
@@ -297,7 +285,7 @@ TEST_P(Threads, NothingAfterTheErrorReachesALaterStage) {
 
 TEST_P(Threads, WhatAStageThrowsBecomesAStatus) {
   const auto outcome = [&](std::function<void()> body) {
-    PipelineOf<Job> pipeline({Parallel([&](Job&) { return body(), OkStatus(); })}, Options());
+    Pipeline pipeline({Parallel([&](Job&) { return body(), OkStatus(); })}, Options());
     (void)pipeline.Submit(MakeJob());
     return pipeline.Drain();
   };
@@ -313,12 +301,12 @@ TEST_P(Threads, CancelFromAnotherThreadWakesASubmitThatWaits) {
   std::mutex mutex;
   std::condition_variable go;
   bool released = false;
-  PipelineOf<Job> pipeline({Parallel([&](Job&) {
-                             std::unique_lock lock(mutex);
-                             go.wait(lock, [&] { return released; });
-                             return OkStatus();
-                           })},
-                           Options(1));
+  Pipeline pipeline({Parallel([&](Job&) {
+                      std::unique_lock lock(mutex);
+                      go.wait(lock, [&] { return released; });
+                      return OkStatus();
+                    })},
+                    Options(1));
   std::thread canceller([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     pipeline.Cancel(Cancelled("stop"));
@@ -335,7 +323,7 @@ TEST_P(Threads, CancelFromAnotherThreadWakesASubmitThatWaits) {
 }
 
 TEST_P(Threads, TheFirstCancelIsTheOneThatCounts) {
-  PipelineOf<Job> pipeline({Parallel([](Job&) { return OkStatus(); })}, Options());
+  Pipeline pipeline({Parallel([](Job&) { return OkStatus(); })}, Options());
   pipeline.Cancel(Cancelled("first"));
   pipeline.Cancel(Cancelled("second"));
   EXPECT_EQ(Why(pipeline.Submit(MakeJob())), "first");
@@ -345,7 +333,7 @@ TEST_P(Threads, TheFirstCancelIsTheOneThatCounts) {
 TEST_P(Threads, DroppingAFullPipelineJoinsEverything) {
   for (int round = 0; round < 30; ++round) {
     BufferPool pool(1 << 20);
-    PipelineOf<Job> pipeline(
+    Pipeline pipeline(
         {Parallel([&](Job& b) { return b.arena = pool.Take(5000), OkStatus(); }),
          InOrder([](Job&) { return OkStatus(); }), Parallel([](Job&) { return OkStatus(); })},
         Options());
@@ -361,22 +349,22 @@ TEST_P(Threads, CancellationAtRandomMoments) {
     BufferPool pool(1 << 16);
     std::vector<std::uint64_t> order;
     std::atomic<int> inside = 0;
-    auto pipeline = std::make_unique<PipelineOf<Job>>(
-        std::vector<std::shared_ptr<StageOf<Job>>>{
-            Parallel([&](Job& b) {
-              return b.arena = pool.Take(4096 * (1 + b.sequence % 3)), OkStatus();
-            }),
-            InOrder([&](Job& b) {
-              if (++inside != 1) return IoError("two at once");
-              order.push_back(b.sequence);
-              --inside;
-              return OkStatus();
-            }),
-            Parallel([&](Job& b) {
-              std::memset(b.arena.bytes().data(), 1, b.arena.bytes().size());
-              return OkStatus();
-            }),
-            InOrder([](Job&) { return OkStatus(); })},
+    auto pipeline = std::make_unique<Pipeline>(
+        std::vector<StageOf<Task>>{Parallel([&](Job& b) {
+                                     return b.arena = pool.Take(4096 * (1 + b.sequence % 3)),
+                                            OkStatus();
+                                   }),
+                                   InOrder([&](Job& b) {
+                                     if (++inside != 1) return IoError("two at once");
+                                     order.push_back(b.sequence);
+                                     --inside;
+                                     return OkStatus();
+                                   }),
+                                   Parallel([&](Job& b) {
+                                     std::memset(b.arena.bytes().data(), 1, b.arena.bytes().size());
+                                     return OkStatus();
+                                   }),
+                                   InOrder([](Job&) { return OkStatus(); })},
         Options(10));
     const auto moment = std::chrono::microseconds(random() % 400);
     std::thread canceller([&, moment] {
@@ -408,11 +396,14 @@ TEST_P(Threads, CancellationAtRandomMoments) {
 // A range is a number here, of which 7 cannot be moved.
 using Numbers = BatchOf<int>;
 
-class NumberStage final : public StageOf<Numbers> {
- public:
-  explicit NumberStage(std::vector<std::string>& seen) : seen_(seen) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Numbers& batch) override {
+class Ranges : public ::testing::TestWithParam<unsigned> {
+ protected:
+  RangePipeline<Numbers> Make(RangeOptions options = {}) {
+    options.threads = GetParam();
+    return RangePipeline<Numbers>(
+        {{StageOrder::kInOrder, [this](Numbers& batch) { return See(batch); }}}, options);
+  }
+  Status See(const Numbers& batch) {
     std::string text = std::to_string(batch.ranges.size()) + " of " + std::to_string(batch.bytes) +
                        ", weight " + std::to_string(batch.weight);
     if (batch.ordered) text += ", ordered";
@@ -422,17 +413,6 @@ class NumberStage final : public StageOf<Numbers> {
       if (each == 7) return IoError("seven");
     }
     return OkStatus();
-  }
-
- private:
-  std::vector<std::string>& seen_;
-};
-
-class Ranges : public ::testing::TestWithParam<unsigned> {
- protected:
-  RangePipeline<Numbers> Make(RangeOptions options = {}) {
-    options.threads = GetParam();
-    return RangePipeline<Numbers>({std::make_shared<NumberStage>(seen_)}, options);
   }
   std::vector<std::string> seen_;
 };

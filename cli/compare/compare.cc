@@ -51,8 +51,8 @@ bool IsDenseOrBlocks(const Object& object) {
 // A range of a pair, of both sides.
 struct ComparedRange {
   std::uint32_t pair = 0;
-  std::uint64_t at = 0, count = 0;                     // in elements
-  std::span<const std::byte> first = {}, second = {};  // in the batch's buffer, once read
+  std::uint64_t at = 0;  // in elements
+  ComponentRange first, second;
   ValueCounts counts = {};
 };
 
@@ -87,9 +87,6 @@ class Comparer {
   }
 
  private:
-  class ReadStage;
-  class CompareStage;
-
   const std::string& NameOf(std::uint32_t first) const {
     return options_.names.empty() ? first_.objects()[first].name : options_.names[first];
   }
@@ -394,64 +391,6 @@ class Comparer {
   Comparison result_;
 };
 
-class Comparer::ReadStage final : public StageOf<Batch> {
- public:
-  explicit ReadStage(Comparer& comparer) : comparer_(comparer) {}
-  StageOrder order() const override { return StageOrder::kIfOrdered; }
-  Status Process(Batch& batch) override {
-    std::uint64_t bytes[2] = {};
-    for (const ComparedRange& part : batch.ranges) {
-      const ValueComparer& comparer = comparer_.pairs_[part.pair].comparer;
-      for (const int side : {0, 1}) bytes[side] += comparer.BytesOf(side, part.count);
-    }
-    batch.input = comparer_.pool_.Take(bytes[0] + bytes[1]);
-    const std::span<std::byte> both = batch.input.bytes();
-    ZT_RETURN_IF_ERROR(ReadSide(batch, 0, comparer_.first_, both.first(bytes[0])));
-    return ReadSide(batch, 1, comparer_.second_, both.last(bytes[1]));
-  }
-
- private:
-  // One side of all parts.
-  Status ReadSide(Batch& batch, int side, TensorSource& source, std::span<std::byte> free) const {
-    const auto pair_of = [&](const ComparedRange& part) -> const Pair& {
-      return comparer_.pairs_[part.pair];
-    };
-    const auto id_of = [&](const ComparedRange& part) {
-      return side == 0 ? pair_of(part).first : pair_of(part).second;
-    };
-    const auto at = [&](const ComparedRange& part) {
-      return pair_of(part).comparer.BytesOf(side, part.at);
-    };
-    std::vector<RangeToRead> ranges;
-    for (ComparedRange& part : batch.ranges) {
-      const std::uint64_t count = pair_of(part).comparer.BytesOf(side, part.count);
-      ranges.push_back(source.RangeAt(id_of(part), at(part), free.first(count)));
-      free = free.subspan(count);
-      (side == 0 ? part.first : part.second) = ranges.back().bytes;
-    }
-    return ReadRanges(ranges, [&](std::size_t i) {
-      const ComparedRange& part = batch.ranges[i];
-      return AtTensor(source, id_of(part), source.Read(id_of(part), at(part), ranges[i].bytes));
-    });
-  }
-
-  Comparer& comparer_;
-};
-
-class Comparer::CompareStage final : public StageOf<Batch> {
- public:
-  explicit CompareStage(const Comparer& comparer) : comparer_(comparer) {}
-  Status Process(Batch& batch) override {
-    for (ComparedRange& part : batch.ranges) {
-      part.counts = comparer_.pairs_[part.pair].comparer.Compare(part.at, part.first, part.second);
-    }
-    return OkStatus();
-  }
-
- private:
-  const Comparer& comparer_;
-};
-
 Status Comparer::CompareValues() {
   RangeOptions options = {.threads = options_.threads,
                           .memory_bytes = options_.memory_bytes,
@@ -459,14 +398,27 @@ Status Comparer::CompareValues() {
   if (options_.progress) {
     options.progress = [this](std::uint64_t done) { options_.progress(done, total_); };
   }
-  RangePipeline<Batch> pipeline(
-      {std::make_shared<ReadStage>(*this), std::make_shared<CompareStage>(*this),
-       std::make_shared<InOrderStage<Batch>>([this](const Batch& batch) {
-         for (const ComparedRange& range : batch.ranges)
-           pairs_[range.pair].counts.Add(range.counts);
-         return OkStatus();
-       })},
-      options);
+  const auto read = [this](Batch& batch) {
+    std::vector<ComponentRange*> ranges;
+    for (ComparedRange& range : batch.ranges) ranges.push_back(&range.first);
+    for (ComparedRange& range : batch.ranges) ranges.push_back(&range.second);
+    return ReadComponents(ranges, pool_, batch.input);
+  };
+  const auto compare = [this](Batch& batch) {
+    for (ComparedRange& range : batch.ranges) {
+      range.counts =
+          pairs_[range.pair].comparer.Compare(range.at, range.first.bytes, range.second.bytes);
+    }
+    return OkStatus();
+  };
+  const auto add = [this](const Batch& batch) {
+    for (const ComparedRange& range : batch.ranges) pairs_[range.pair].counts.Add(range.counts);
+    return OkStatus();
+  };
+  RangePipeline<Batch> pipeline({{StageOrder::kIfOrdered, read},
+                                 {StageOrder::kParallel, compare},
+                                 {StageOrder::kInOrder, add}},
+                                options);
   Status added;
   for (std::uint32_t i = 0; i < pairs_.size() && added.ok(); ++i) added = ReadPair(pipeline, i);
   return pipeline.Drain(added);
@@ -486,9 +438,19 @@ Status Comparer::ReadPair(RangePipeline<Batch>& pipeline, std::uint32_t index) c
     range = std::max<std::uint64_t>(range / frame, 1) * frame;
   for (std::uint64_t at = 0; at < comparer.elements();) {
     const std::uint64_t count = std::min(range, comparer.elements() - at);
-    const std::uint64_t bytes = comparer.BytesOf(0, count), other = comparer.BytesOf(1, count);
+    const auto side = [&](int which, TensorSource& source, ComponentId id) -> ComponentRange {
+      return {.source = &source,
+              .id = id,
+              .offset = comparer.BytesOf(which, at),
+              .count = comparer.BytesOf(which, count)};
+    };
+    ComparedRange compared = {.pair = index,
+                              .at = at,
+                              .first = side(0, first_, pair.first),
+                              .second = side(1, second_, pair.second)};
+    const std::uint64_t bytes = compared.first.count, other = compared.second.count;
     ZT_RETURN_IF_ERROR(
-        pipeline.Add({.pair = index, .at = at, .count = count},
+        pipeline.Add(std::move(compared),
                      {.bytes = bytes, .weight = bytes + other + kRangeWeight, .ordered = ordered}));
     at += count;
   }

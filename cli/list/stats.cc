@@ -30,9 +30,8 @@ struct Tensor {
 
 struct Range {
   std::uint32_t tensor = 0;
-  std::uint64_t offset = 0, count = 0;    // in bytes
-  bool in_pieces = false;                 // read by the scan stage
-  std::span<const std::byte> bytes = {};  // in the batch's buffer, once read, if not in pieces
+  ComponentRange from;
+  bool in_pieces = false;  // read by the scan stage
   NumberStats stats = {};
 };
 using Batch = BatchOf<Range>;
@@ -67,11 +66,12 @@ class Measurer {
   }
 
  private:
-  class ReadStage;
-  class ScanStage;
-
   StatusOr<std::shared_ptr<const TensorStats>> Take(std::uint32_t index);
   Status ReadAll();
+  Status Read(Batch& batch);
+  Status Scan(Range& range);
+  Status ReadPieces(const Tensor& tensor, Range& range);
+  static void Decode(const Tensor& tensor, Range& range);
   Status AddRanges(RangePipeline<Batch>& pipeline, std::uint32_t index) const;
 
   // The scan of a type; null if it has none.
@@ -127,84 +127,56 @@ StatusOr<std::shared_ptr<const TensorStats>> Measurer::Take(std::uint32_t index)
   return stats;
 }
 
-class Measurer::ReadStage final : public StageOf<Batch> {
- public:
-  explicit ReadStage(Measurer& measurer) : measurer_(measurer) {}
-  StageOrder order() const override { return StageOrder::kIfOrdered; }
-  Status Process(Batch& batch) override {
-    TensorSource& source = measurer_.source_;
-    const auto id_of = [&](const Range& range) { return measurer_.tensors_[range.tensor].id; };
-    if (batch.ranges.front().in_pieces) return OkStatus();
-    batch.input = measurer_.pool_.Take(batch.bytes);
-    std::span<std::byte> free = batch.input.bytes();
-    std::vector<RangeToRead> ranges;
-    for (Range& range : batch.ranges) {
-      ranges.push_back(source.RangeAt(id_of(range), range.offset, free.first(range.count)));
-      range.bytes = ranges.back().bytes;
-      free = free.subspan(range.count);
-    }
-    return ReadRanges(ranges, [&](std::size_t i) {
-      const Range& range = batch.ranges[i];
-      return AtTensor(source, id_of(range),
-                      source.Read(id_of(range), range.offset, ranges[i].bytes));
-    });
+Status Measurer::Read(Batch& batch) {
+  if (batch.ranges.front().in_pieces) return OkStatus();
+  std::vector<ComponentRange*> ranges;
+  for (Range& range : batch.ranges) ranges.push_back(&range.from);
+  return ReadComponents(ranges, pool_, batch.input);
+}
+
+Status Measurer::Scan(Range& range) {
+  const Tensor& tensor = tensors_[range.tensor];
+  if (range.in_pieces) return ReadPieces(tensor, range);
+  if (tensor.decoded) {
+    Decode(tensor, range);
+  } else {
+    tensor.scan->Add(range.from.bytes, range.stats);
   }
+  return OkStatus();
+}
 
- private:
-  Measurer& measurer_;
-};
-
-class Measurer::ScanStage final : public StageOf<Batch> {
- public:
-  explicit ScanStage(Measurer& measurer) : measurer_(measurer) {}
-  Status Process(Batch& batch) override {
-    for (Range& range : batch.ranges) {
-      const Tensor& tensor = measurer_.tensors_[range.tensor];
-      if (range.in_pieces) {
-        ZT_RETURN_IF_ERROR(ReadPieces(tensor, range));
-      } else if (!tensor.decoded) {
-        tensor.scan->Add(range.bytes, range.stats);
-      } else {
-        Decode(tensor, range);
-      }
-    }
-    return OkStatus();
+Status Measurer::ReadPieces(const Tensor& tensor, Range& range) {
+  const auto run = tensor.scan->Begin(range.from.count);
+  ComponentRange piece = range.from;
+  ComponentRange* const only[] = {&piece};
+  Buffer buffer;
+  for (std::uint64_t at = 0; at < range.from.count; at += kPiece) {
+    piece.offset = range.from.offset + at;
+    piece.count = std::min(kPiece, range.from.count - at);
+    ZT_RETURN_IF_ERROR(ReadComponents(only, pool_, buffer));
+    run->Add(piece.bytes);
   }
+  run->End(range.stats);
+  return OkStatus();
+}
 
- private:
-  Status ReadPieces(const Tensor& tensor, Range& range) {
-    const auto run = tensor.scan->Begin(range.count);
-    Buffer buffer = measurer_.pool_.Take(kPiece);
-    for (std::uint64_t at = 0; at < range.count; at += kPiece) {
-      const auto piece = buffer.bytes().first(std::min(kPiece, range.count - at));
-      ZT_RETURN_IF_ERROR(AtTensor(measurer_.source_, tensor.id,
-                                  measurer_.source_.Read(tensor.id, range.offset + at, piece)));
-      run->Add(piece);
-    }
-    run->End(range.stats);
-    return OkStatus();
+// Decodes in pieces that stay in cache. If the last unit has more numbers than the tensor, the rest
+// is padding.
+void Measurer::Decode(const Tensor& tensor, Range& range) {
+  constexpr std::size_t kNumbers = 64 << 10;  // bytes of numbers
+  const NumberForm& form = tensor.form;
+  const std::size_t width = ByteWidth(form.element.dtype);
+  const std::size_t units = std::max<std::size_t>(kNumbers / (form.unit_numbers * width), 1);
+  const std::span<const std::byte> bytes = range.from.bytes;
+  std::uint64_t left = form.numbers - range.from.offset / form.unit_bytes * form.unit_numbers;
+  for (std::size_t at = 0; at < bytes.size(); at += units * form.unit_bytes) {
+    const auto piece = bytes.subspan(at, std::min(units * form.unit_bytes, bytes.size() - at));
+    const std::vector<std::byte> numbers = form.Decoded(piece);
+    const std::uint64_t count = std::min<std::uint64_t>(numbers.size() / width, left);
+    tensor.scan->Add(std::span(numbers).first(count * width), range.stats);
+    left -= count;
   }
-
-  // Decodes in pieces that stay in cache. If the last unit has more numbers than the tensor, the
-  // rest is padding.
-  static void Decode(const Tensor& tensor, Range& range) {
-    constexpr std::size_t kPiece = 64 << 10;  // bytes of numbers
-    const NumberForm& form = tensor.form;
-    const std::size_t width = ByteWidth(form.element.dtype);
-    const std::size_t units = std::max<std::size_t>(kPiece / (form.unit_numbers * width), 1);
-    std::uint64_t left = form.numbers - range.offset / form.unit_bytes * form.unit_numbers;
-    for (std::size_t at = 0; at < range.bytes.size(); at += units * form.unit_bytes) {
-      const auto piece =
-          range.bytes.subspan(at, std::min(units * form.unit_bytes, range.bytes.size() - at));
-      const std::vector<std::byte> numbers = form.Decoded(piece);
-      const std::uint64_t count = std::min<std::uint64_t>(numbers.size() / width, left);
-      tensor.scan->Add(std::span(numbers).first(count * width), range.stats);
-      left -= count;
-    }
-  }
-
-  Measurer& measurer_;
-};
+}
 
 // Ranges are cut by the source alone, so that figures are the same for any number of threads: whole
 // frames of what is compressed, if they hold whole units.
@@ -221,7 +193,9 @@ Status Measurer::AddRanges(RangePipeline<Batch>& pipeline, std::uint32_t index) 
     const bool in_pieces = in_place && count > kPiece;  // more than a batch: it is alone in its own
     const std::uint64_t weight = (in_pieces ? kLongWeight : count) + kRangeWeight;
     ZT_RETURN_IF_ERROR(
-        pipeline.Add({.tensor = index, .offset = at, .count = count, .in_pieces = in_pieces},
+        pipeline.Add({.tensor = index,
+                      .from = {.source = &source_, .id = tensor.id, .offset = at, .count = count},
+                      .in_pieces = in_pieces},
                      {.bytes = count, .weight = weight, .ordered = ordered}));
     at += count;
   }
@@ -237,13 +211,19 @@ Status Measurer::ReadAll() {
   std::vector<ComponentId> ids;
   for (const Tensor& tensor : tensors_) ids.push_back(tensor.id);
   source_.WillRead(ids);
+  const auto scan = [this](Batch& batch) {
+    for (Range& range : batch.ranges) ZT_RETURN_IF_ERROR(Scan(range));
+    return OkStatus();
+  };
+  const auto merge = [this](const Batch& batch) {
+    for (const Range& range : batch.ranges)
+      tensors_[range.tensor].stats->numbers.Merge(range.stats);
+    return OkStatus();
+  };
   RangePipeline<Batch> pipeline(
-      {std::make_shared<ReadStage>(*this), std::make_shared<ScanStage>(*this),
-       std::make_shared<InOrderStage<Batch>>([this](const Batch& batch) {
-         for (const Range& range : batch.ranges)
-           tensors_[range.tensor].stats->numbers.Merge(range.stats);
-         return OkStatus();
-       })},
+      {{StageOrder::kIfOrdered, [this](Batch& batch) { return Read(batch); }},
+       {StageOrder::kParallel, scan},
+       {StageOrder::kInOrder, merge}},
       options);
   Status added;
   for (std::uint32_t i = 0; i < tensors_.size() && added.ok(); ++i) added = AddRanges(pipeline, i);

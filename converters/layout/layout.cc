@@ -20,214 +20,71 @@ namespace {
 // written. Other ranges are larger, because serving one may cost more than its bytes.
 constexpr std::uint64_t kRawRange = std::uint64_t{256} << 10;
 constexpr std::uint64_t kRange = std::uint64_t{4} << 20;
-constexpr std::array<std::byte, 4096> kZeros{};
-
-using PieceList = std::vector<std::span<const std::byte>>;
-
-void AddZeros(std::uint64_t count, PieceList& pieces) {
-  while (count > 0) {
-    const std::size_t take = std::min<std::uint64_t>(count, kZeros.size());
-    pieces.push_back(std::span(kZeros).first(take));
-    count -= take;
-  }
-}
 
 // A range of a piece in flight.
 struct LayoutRange {
-  std::uint32_t piece = 0;                // index in the layout
-  bool first = false, last = false;       // whether it is the first or last range of its piece
-  std::uint64_t offset = 0;               // in the component
-  std::uint64_t count = 0;                // number of bytes
-  std::uint64_t place = 0;                // offset in the file, including what precedes it
-  std::span<const std::byte> bytes = {};  // in the batch's buffer, after reading
-  std::uint32_t crc = 0;                  // of `bytes`, if the layout has a trailer
-  std::vector<std::byte> trailer = {};    // written after `bytes` if `last`
-  std::shared_ptr<CheckedApart> apart = nullptr;  // if set, reads the range; see CheckStage
+  ComponentRange from;                  // read into the batch's buffer
+  std::uint32_t piece = 0;              // index in the layout
+  bool first = false, last = false;     // whether it is the first or last range of its piece
+  std::uint64_t place = 0;              // offset in the file, including what precedes it
+  std::uint32_t crc = 0;                // of the bytes, if the layout has a trailer
+  std::vector<std::byte> trailer = {};  // written after the bytes if `last`
 };
 
 using Batch = BatchOf<LayoutRange>;
 
-// Caches blobs that several pieces use (tied weights, aliases) and that the source does not store
-// unchanged, so that serving them costs more than a copy, or that pass in a pipe: each is read
-// once. Thread-safe.
-class SharedBlobs {
+// A blob that several pieces use (tied weights, aliases): the first range reads all of it.
+class CachedBlob final : public CheckedApart {
  public:
-  // Caches at most `most_bytes`.
-  SharedBlobs(TensorSource& source, const FileLayout& layout, std::uint64_t most_bytes)
-      : source_(source), layout_(layout) {
-    std::map<Identity, std::uint32_t> first;  // the first piece of each blob
-    for (std::uint32_t i = 0; i < layout.pieces.size(); ++i) {
-      const LayoutPiece& piece = layout.pieces[i];
-      if (piece.bytes == 0) continue;
-      if (source.extent(piece.source) && !source.sequential(piece.source)) continue;
-      const auto identity = source.identity(piece.source);
-      if (!identity || identity->length != piece.bytes) continue;
-      const auto [found, fresh] = first.emplace(*identity, i);
-      if (fresh) continue;
-      std::shared_ptr<CachedBlob>& blob = blobs_[found->second];
-      if (blob == nullptr) {
-        if (piece.bytes > most_bytes) continue;
-        most_bytes -= piece.bytes;
-        blob = std::make_shared<CachedBlob>();
-      }
-      blobs_[i] = blob;
+  CachedBlob(TensorSource& source, ComponentId id, std::uint64_t bytes)
+      : source_(source), id_(id), size_(bytes) {}
+  Status Read(std::uint64_t offset, std::span<std::byte> out) override {
+    const zt::internal::MutexLock lock(mutex_);
+    if (bytes_.empty() && status_.ok()) {
+      bytes_.resize(size_);
+      status_ = source_.Read(id_, 0, bytes_);
     }
-    std::erase_if(blobs_, [](const auto& each) { return each.second == nullptr; });
+    if (status_.ok()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+    return status_;
   }
-
-  // True if the bytes of this piece are cached.
-  bool Has(std::uint32_t piece) const { return blobs_.contains(piece); }
-
-  // As source.Read, for a cached piece.
-  Status Read(std::uint32_t piece, std::uint64_t offset, std::span<std::byte> out) {
-    CachedBlob& blob = *blobs_.at(piece);
-    const zt::internal::MutexLock lock(blob.mutex);
-    if (blob.bytes.empty() && blob.status.ok()) {
-      blob.bytes.resize(layout_.pieces[piece].bytes);
-      blob.status = source_.Read(layout_.pieces[piece].source, 0, blob.bytes);
-    }
-    if (blob.status.ok()) std::memcpy(out.data(), blob.bytes.data() + offset, out.size());
-    return blob.status;
-  }
-
- private:
-  struct CachedBlob {
-    zt::internal::Mutex mutex;
-    std::vector<std::byte> bytes ZT_GUARDED_BY(mutex);
-    Status status ZT_GUARDED_BY(mutex);
-  };
-  TensorSource& source_;
-  const FileLayout& layout_;
-  std::unordered_map<std::uint32_t, std::shared_ptr<CachedBlob>> blobs_;  // by piece
-};
-
-class ReadStage final : public StageOf<Batch> {
- public:
-  ReadStage(TensorSource& source, const FileLayout& layout, BufferPool& pool,
-            std::uint64_t shared_bytes)
-      : source_(source), layout_(layout), pool_(pool), shared_(source, layout, shared_bytes) {}
-  StageOrder order() const override { return StageOrder::kIfOrdered; }
-
-  // How to read a piece whose digest needs its bytes in order; null if it is to be read in order. A
-  // piece that is changed passes its digest before that, as it is read.
-  std::shared_ptr<CheckedApart> ApartOf(std::uint32_t index) const {
-    const LayoutPiece& piece = layout_.pieces[index];
-    const Object& object = source_.objects()[piece.source.object];
-    const bool whole = piece.bytes == object.components[piece.source.component].bytes;
-    if (!whole || piece.change || shared_.Has(index) || !source_.sequential(piece.source))
-      return nullptr;
-    return source_.checked_apart(piece.source);
-  }
-
-  Status Process(Batch& batch) override {
-    batch.input = pool_.Take(batch.bytes);
-    std::span<std::byte> free = batch.input.bytes();
-    std::vector<RangeToRead> ranges;
-    for (LayoutRange& range : batch.ranges) {
-      const std::span<std::byte> out = free.first(range.count);
-      free = free.subspan(range.count);
-      ranges.push_back(source_.RangeAt(layout_.pieces[range.piece].source, range.offset, out));
-      range.bytes = out;
-    }
-    ZT_RETURN_IF_ERROR(ReadRanges(
-        ranges, [&](std::size_t i) { return ReadRange(batch.ranges[i], ranges[i].bytes); }));
-    for (std::size_t i = 0; i < ranges.size(); ++i) {
-      LayoutRange& range = batch.ranges[i];
-      if (const auto& change = layout_.pieces[range.piece].change) change(ranges[i].bytes);
-      if (layout_.trailer != nullptr) range.crc = Crc32(0, range.bytes);
-    }
-    return OkStatus();
-  }
-
- private:
-  Status ReadRange(const LayoutRange& range, std::span<std::byte> out) {
-    const ComponentId id = layout_.pieces[range.piece].source;
-    if (range.apart != nullptr) return AtTensor(source_, id, range.apart->Read(range.offset, out));
-    return AtTensor(source_, id,
-                    shared_.Has(range.piece) ? shared_.Read(range.piece, range.offset, out)
-                                             : source_.Read(id, range.offset, out));
-  }
-
-  TensorSource& source_;
-  const FileLayout& layout_;
-  BufferPool& pool_;
-  SharedBlobs shared_;
-};
-
-// Passes ranges that were read apart to the digest of their component, in order.
-class CheckStage final : public StageOf<Batch> {
- public:
-  CheckStage(TensorSource& source, const FileLayout& layout) : source_(source), layout_(layout) {}
-  StageOrder order() const override { return StageOrder::kInChain; }
-  Status Process(Batch& batch) override {
-    for (const LayoutRange& range : batch.ranges) {
-      if (range.apart == nullptr) continue;
-      ZT_RETURN_IF_ERROR(AtTensor(source_, layout_.pieces[range.piece].source,
-                                  range.apart->Check(range.offset, range.bytes)));
-    }
-    return OkStatus();
-  }
+  // The source has done so.
+  Status Check(std::uint64_t, std::span<const std::byte>) override { return OkStatus(); }
 
  private:
   TensorSource& source_;
-  const FileLayout& layout_;
+  const ComponentId id_;
+  const std::uint64_t size_;
+  zt::internal::Mutex mutex_;
+  std::vector<std::byte> bytes_ ZT_GUARDED_BY(mutex_);
+  Status status_ ZT_GUARDED_BY(mutex_);
 };
 
-// Combines the CRCs of the ranges of a piece and gets the bytes that follow it.
-class TrailerStage final : public StageOf<Batch> {
- public:
-  explicit TrailerStage(LayoutTrailer& trailer) : trailer_(trailer) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status Process(Batch& batch) override {
-    for (LayoutRange& range : batch.ranges) {
-      crc_ = range.first ? range.crc : CombineCrc32(crc_, range.crc, range.bytes.size());
-      if (range.last) range.trailer = trailer_.AfterPiece(range.piece, crc_);
+// The blobs to cache, by piece: those that are used twice where reading them again is impossible (a
+// pipe) or costs decoding. At most `most_bytes` of them.
+std::unordered_map<std::uint32_t, std::shared_ptr<CheckedApart>> FindShared(
+    TensorSource& source, const FileLayout& layout, std::uint64_t most_bytes) {
+  std::unordered_map<std::uint32_t, std::shared_ptr<CheckedApart>> blobs;
+  std::map<Identity, std::uint32_t> first;  // the first piece of each blob
+  for (std::uint32_t i = 0; i < layout.pieces.size(); ++i) {
+    const LayoutPiece& piece = layout.pieces[i];
+    if (piece.bytes == 0) continue;
+    if (source.extent(piece.source) && !source.sequential(piece.source)) continue;
+    const auto identity = source.identity(piece.source);
+    if (!identity || identity->length != piece.bytes) continue;
+    const auto [found, fresh] = first.emplace(*identity, i);
+    if (fresh) continue;
+    std::shared_ptr<CheckedApart>& blob = blobs[found->second];
+    if (blob == nullptr) {
+      if (piece.bytes > most_bytes) continue;
+      most_bytes -= piece.bytes;
+      blob = std::make_shared<CachedBlob>(source, layout.pieces[found->second].source, piece.bytes);
     }
-    return OkStatus();
+    const auto kept = blob;
+    blobs[i] = kept;
   }
-
- private:
-  LayoutTrailer& trailer_;
-  std::uint32_t crc_ = 0;
-};
-
-class WriteStage final : public StageOf<Batch> {
- public:
-  WriteStage(const FileLayout& layout, Sink& sink) : layout_(layout), sink_(sink) {}
-  StageOrder order() const override {
-    return sink_.can_place() ? StageOrder::kParallel : StageOrder::kInOrder;
-  }
-  Status Process(Batch& batch) override {
-    PieceList pieces;
-    for (const LayoutRange& range : batch.ranges) {
-      const LayoutPiece& piece = layout_.pieces[range.piece];
-      if (range.first) {
-        pieces.emplace_back(piece.before);
-        AddZeros(piece.zeros, pieces);
-      }
-      pieces.push_back(range.bytes);
-      pieces.emplace_back(range.trailer);
-    }
-    return Write(batch.ranges.front().place, pieces);
-  }
-  // Writes the end of the file, after the last piece.
-  Status End(std::uint64_t place) {
-    std::vector<std::byte> last;
-    if (layout_.trailer != nullptr) last = layout_.trailer->End();
-    PieceList pieces = {layout_.end, last};
-    AddZeros(layout_.end_zeros, pieces);
-    return Write(place, pieces);
-  }
-
- private:
-  Status Write(std::uint64_t place, const PieceList& pieces) {
-    const Status status = sink_.can_place() ? sink_.WriteAt(place, pieces) : sink_.Append(pieces);
-    return WithFile(status, sink_.name());
-  }
-
-  const FileLayout& layout_;
-  Sink& sink_;
-};
+  std::erase_if(blobs, [](const auto& each) { return each.second == nullptr; });
+  return blobs;
+}
 
 class LayoutWriter {
  public:
@@ -235,28 +92,77 @@ class LayoutWriter {
                const LayoutOptions& options)
       : source_(source),
         layout_(layout),
+        sink_(sink),
         pool_(MemoryFor(options.memory_bytes, options.threads) / 2),
-        read_(std::make_shared<ReadStage>(source, layout, pool_,
-                                          MemoryFor(options.memory_bytes, options.threads) / 4)),
-        write_(std::make_shared<WriteStage>(layout, sink)),
-        pipeline_(Stages(), {.threads = options.threads,
-                             .memory_bytes = options.memory_bytes,
-                             .cancelled = options.cancelled,
-                             .progress = options.progress}) {}
+        shared_(FindShared(source, layout, MemoryFor(options.memory_bytes, options.threads) / 4)),
+        pipeline_({{StageOrder::kIfOrdered, [this](Batch& batch) { return Read(batch); }},
+                   {StageOrder::kInChain, CheckDigests},
+                   {layout.trailer == nullptr ? StageOrder::kParallel : StageOrder::kInOrder,
+                    [this](Batch& batch) { return AddTrailers(batch); }},
+                   {WriteOrder(sink), [this](Batch& batch) { return Write(batch); }}},
+                  {.threads = options.threads,
+                   .memory_bytes = options.memory_bytes,
+                   .cancelled = options.cancelled,
+                   .progress = options.progress}) {}
 
   Status Run() {
     ZT_RETURN_IF_ERROR(pipeline_.Drain(AddPieces()));
-    return write_->End(at_);
+    std::vector<std::byte> last;
+    if (layout_.trailer != nullptr) last = layout_.trailer->End();
+    PieceList pieces;
+    pieces.Add(layout_.end);
+    pieces.Add(last);
+    pieces.AddZeros(layout_.end_zeros);
+    return pieces.WriteTo(sink_, at_);
   }
 
  private:
-  PipelineOf<Batch>::Stages Stages() {
-    PipelineOf<Batch>::Stages stages = {read_, std::make_shared<CheckStage>(source_, layout_)};
-    if (layout_.trailer != nullptr) {
-      stages.push_back(std::make_shared<TrailerStage>(*layout_.trailer));
+  Status Read(Batch& batch) {
+    std::vector<ComponentRange*> ranges;
+    for (LayoutRange& range : batch.ranges) ranges.push_back(&range.from);
+    ZT_RETURN_IF_ERROR(ReadComponents(ranges, pool_, batch.input));
+    for (LayoutRange& range : batch.ranges) {
+      if (const auto& change = layout_.pieces[range.piece].change) change(range.from.bytes);
+      if (layout_.trailer != nullptr) range.crc = Crc32(0, range.from.bytes);
     }
-    stages.push_back(write_);
-    return stages;
+    return OkStatus();
+  }
+
+  static Status CheckDigests(Batch& batch) {
+    for (const LayoutRange& range : batch.ranges) ZT_RETURN_IF_ERROR(range.from.CheckDigest());
+    return OkStatus();
+  }
+
+  // Combines the CRCs of the ranges of a piece and gets the bytes that follow it.
+  Status AddTrailers(Batch& batch) {
+    if (layout_.trailer == nullptr) return OkStatus();
+    for (LayoutRange& range : batch.ranges) {
+      crc_ = range.first ? range.crc : CombineCrc32(crc_, range.crc, range.from.count);
+      if (range.last) range.trailer = layout_.trailer->AfterPiece(range.piece, crc_);
+    }
+    return OkStatus();
+  }
+
+  Status Write(Batch& batch) {
+    PieceList pieces;
+    for (const LayoutRange& range : batch.ranges) {
+      if (range.first) {
+        pieces.Add(layout_.pieces[range.piece].before);
+        pieces.AddZeros(layout_.pieces[range.piece].zeros);
+      }
+      pieces.Add(range.from.bytes);
+      pieces.Add(range.trailer);
+    }
+    return pieces.WriteTo(sink_, batch.ranges.front().place);
+  }
+
+  // How to read a piece whose digest needs its bytes in order; null if it is to be read in order. A
+  // piece that is changed passes its digest before that, as it is read.
+  std::shared_ptr<CheckedApart> ApartOf(const LayoutPiece& piece) const {
+    const Object& object = source_.objects()[piece.source.object];
+    const bool whole = piece.bytes == object.components[piece.source.component].bytes;
+    if (!whole || piece.change || !source_.sequential(piece.source)) return nullptr;
+    return source_.checked_apart(piece.source);
   }
 
   Status AddPieces() {
@@ -266,8 +172,11 @@ class LayoutWriter {
 
   Status AddPiece(std::uint32_t index) {
     const LayoutPiece& piece = layout_.pieces[index];
-    const std::shared_ptr<CheckedApart> apart = read_->ApartOf(index);
-    const bool ordered = apart == nullptr && source_.sequential(piece.source);
+    const auto shared = shared_.find(index);
+    const bool cached = shared != shared_.end();
+    const std::shared_ptr<CheckedApart> apart = cached ? shared->second : ApartOf(piece);
+    const bool chained = !cached && apart != nullptr;
+    const bool ordered = !chained && source_.sequential(piece.source);
     const std::optional<Extent> extent = source_.extent(piece.source);
     // Ranges are whole units if the piece is changed, else whole frames if the source has them.
     const std::uint64_t preferred =
@@ -282,23 +191,25 @@ class LayoutWriter {
     const std::uint64_t end = piece.offset + piece.bytes;
     std::uint64_t at = piece.offset;
     do {
-      LayoutRange range;
-      range.piece = index;
-      range.first = at == piece.offset;
-      range.offset = at;
-      range.count = std::min(end - at, step - (at + shift) % step);
-      at += range.count;
+      LayoutRange range = {.from = {.source = &source_,
+                                    .id = piece.source,
+                                    .offset = at,
+                                    .count = std::min(end - at, step - (at + shift) % step),
+                                    .apart = apart},
+                           .piece = index,
+                           .first = at == piece.offset};
+      const std::uint64_t count = range.from.count;
+      at += count;
       range.last = at == end;
       range.place = at_;
       if (range.first) at_ += piece.before.size() + piece.zeros;
-      at_ += range.count;
+      at_ += count;
       if (range.last && layout_.trailer != nullptr) at_ += layout_.trailer->BytesAfter(index);
-      range.apart = apart;
-      const RangeCost cost = {.bytes = range.count,
-                              .weight = range.count + sizeof(LayoutRange),
+      const RangeCost cost = {.bytes = count,
+                              .weight = count + sizeof(LayoutRange),
                               .ordered = ordered,
-                              .continues = apart != nullptr && !range.first,
-                              .continued = apart != nullptr && !range.last};
+                              .continues = chained && !range.first,
+                              .continued = chained && !range.last};
       ZT_RETURN_IF_ERROR(pipeline_.Add(std::move(range), cost));
     } while (at < end);
     return OkStatus();
@@ -306,10 +217,11 @@ class LayoutWriter {
 
   TensorSource& source_;
   const FileLayout& layout_;
+  Sink& sink_;
   BufferPool pool_;
-  std::uint64_t at_ = 0;  // offset of the next range in the file
-  std::shared_ptr<ReadStage> read_;
-  std::shared_ptr<WriteStage> write_;
+  const std::unordered_map<std::uint32_t, std::shared_ptr<CheckedApart>> shared_;  // by piece
+  std::uint64_t at_ = 0;   // offset of the next range in the file
+  std::uint32_t crc_ = 0;  // of the piece whose ranges pass
   RangePipeline<Batch> pipeline_;
 };
 

@@ -20,23 +20,6 @@ struct DecodeRange {
 };
 using Batch = BatchOf<DecodeRange>;
 
-class ReadStage final : public StageOf<Batch> {
- public:
-  ReadStage(const Reader& reader, ComponentId id, std::span<std::byte> out)
-      : reader_(reader), id_(id), out_(out) {}
-  Status Process(Batch& batch) override {
-    for (const auto [begin, end] : batch.ranges) {
-      ZT_RETURN_IF_ERROR(reader_.Read(id_, begin, out_.subspan(begin, end - begin)));
-    }
-    return OkStatus();
-  }
-
- private:
-  const Reader& reader_;
-  const ComponentId id_;
-  const std::span<std::byte> out_;
-};
-
 }  // namespace
 
 Status Reader::Named(std::string_view name, const Status& status) const {
@@ -83,8 +66,13 @@ Status Reader::ReadAll(ComponentId id, std::span<std::byte> out, unsigned thread
   if (threads == 0) threads = UsableThreads();
   threads = static_cast<unsigned>(std::min<std::size_t>(threads, ranges));
   if (threads <= 1) return Read(id, 0, out);
-  RangePipeline<Batch> pipeline({std::make_shared<ReadStage>(*this, id, out)},
-                                {.threads = threads});
+  const auto read = [&](Batch& batch) {
+    for (const auto [begin, end] : batch.ranges) {
+      ZT_RETURN_IF_ERROR(Read(id, begin, out.subspan(begin, end - begin)));
+    }
+    return OkStatus();
+  };
+  RangePipeline<Batch> pipeline({{StageOrder::kParallel, read}}, {.threads = threads});
   for (std::size_t i = 0; i < ranges; ++i) {
     const DecodeRange range = {(*cuts)[i], (*cuts)[i + 1]};
     ZT_RETURN_IF_ERROR(pipeline.Add(range, {.bytes = range.end - range.begin}));

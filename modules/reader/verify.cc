@@ -39,7 +39,7 @@ struct VerifyBlob {
   ContentCheck check;
   bool judged = false;  // `check` has rules, and the blob can be decoded
 
-  // Used by HashStage: all digests but the CRC-32C of stored bytes.
+  // Used by Hash: all digests but the CRC-32C of stored bytes.
   std::map<DigestKind, std::unique_ptr<Hasher>> hashers;
   // The members below are used by SumStage.
   std::uint64_t stored_done = 0;
@@ -75,11 +75,11 @@ const std::string& NameOf(const Reader& reader, ComponentId id) {
   return reader.manifest().objects[id.object].name;
 }
 
-class FetchStage final : public StageOf<Batch> {
+class FetchStage {
  public:
   FetchStage(const Reader& reader, BufferPool& pool) : reader_(reader), pool_(pool) {}
 
-  Status Process(Batch& batch) override {
+  Status operator()(Batch& batch) const {
     ZT_RETURN_IF_ERROR(Read(batch));
     for (VerifyRange& range : batch.ranges) {
       ZT_RETURN_IF_ERROR(Named(range, range.at.whole_stream ? StreamWhole(range) : Decode(range)));
@@ -93,7 +93,7 @@ class FetchStage final : public StageOf<Batch> {
   }
 
   // Reads the stored bytes of the batch, except whole streams.
-  Status Read(Batch& batch) {
+  Status Read(Batch& batch) const {
     std::uint64_t total = 0;
     for (const VerifyRange& range : batch.ranges) total += range.at.at_once();
     batch.input = pool_.Take(total);
@@ -110,7 +110,7 @@ class FetchStage final : public StageOf<Batch> {
     });
   }
 
-  Status Decode(VerifyRange& range) {
+  Status Decode(VerifyRange& range) const {
     const VerifyBlob& blob = *range.blob;
     if (blob.crc) range.crc = Crc32c(range.stored);
     if (!blob.decoded) range.hashed = range.stored;
@@ -142,7 +142,7 @@ class FetchStage final : public StageOf<Batch> {
 
   // Decodes a stream whose frames cannot be decoded separately: in order, with bounded memory, on
   // this worker.
-  Status StreamWhole(VerifyRange& range) {
+  Status StreamWhole(VerifyRange& range) const {
     const StoredComponent& c = range.blob->stored;
     Status io;
     std::uint64_t hashed = 0;
@@ -176,7 +176,7 @@ class FetchStage final : public StageOf<Batch> {
   }
 
   template <typename Seen>
-  Status Stream(VerifyRange& range, const StreamReader& read, Seen seen) {
+  Status Stream(VerifyRange& range, const StreamReader& read, Seen seen) const {
     const StoredComponent& c = range.blob->stored;
     const auto stream =
         FindCodec(c.encoding)->OpenStream(c.parameters, read, c.length, c.decoded_bytes);
@@ -199,20 +199,16 @@ class FetchStage final : public StageOf<Batch> {
 
 // Computes digests that need the bytes in order: ranges of one blob in order, several blobs in
 // parallel.
-class HashStage final : public StageOf<Batch> {
- public:
-  StageOrder order() const override { return StageOrder::kInChain; }
-  Status Process(Batch& batch) override {
-    for (VerifyRange& range : batch.ranges) {
-      for (const auto& [kind, hasher] : range.blob->hashers) {
-        if (!range.at.whole_stream) hasher->Update(range.hashed);
-      }
-      range.content = Buffer();
+Status Hash(Batch& batch) {
+  for (VerifyRange& range : batch.ranges) {
+    for (const auto& [kind, hasher] : range.blob->hashers) {
+      if (!range.at.whole_stream) hasher->Update(range.hashed);
     }
-    batch.input = Buffer();
-    return OkStatus();
+    range.content = Buffer();
   }
-};
+  batch.input = Buffer();
+  return OkStatus();
+}
 
 // Collects the problems found.
 class Findings {
@@ -241,13 +237,12 @@ class Findings {
 };
 
 // Combines the results of the ranges, in order.
-class SumStage final : public StageOf<Batch> {
+class SumStage {
  public:
   SumStage(const Reader& reader, VerifyReport& report, Findings& findings)
       : reader_(reader), report_(report), findings_(findings) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
 
-  Status Process(Batch& batch) override {
+  Status operator()(Batch& batch) {
     for (VerifyRange& range : batch.ranges) {
       VerifyBlob& blob = *range.blob;
       blob.crc_so_far = blob.stored_done == 0
@@ -319,10 +314,10 @@ class Verifier {
     if (options_.progress) {
       options.progress = [this](std::uint64_t done) { options_.progress(done, total_); };
     }
-    RangePipeline<Batch> pipeline(
-        {std::make_shared<FetchStage>(reader_, pool_), std::make_shared<HashStage>(),
-         std::make_shared<SumStage>(reader_, report_, in_order_)},
-        options);
+    RangePipeline<Batch> pipeline({{StageOrder::kParallel, FetchStage(reader_, pool_)},
+                                   {StageOrder::kInChain, Hash},
+                                   {StageOrder::kInOrder, SumStage(reader_, report_, in_order_)}},
+                                  options);
     Status added;
     for (std::size_t i = 0; i < groups_.size() && added.ok(); ++i)
       added = Add(pipeline, groups_[i]);

@@ -66,31 +66,65 @@ Status WriterChunk::Named(const Status& status) const {
 
 namespace {
 
-// Passes the bytes that were read to the source's digest, in order; components in parallel.
-class CheckStage final : public ChunkStage {
- public:
-  StageOrder order() const override { return StageOrder::kInChain; }
-  Status ProcessChunk(WriterChunk& chunk) override {
-    CheckedApart* const apart = chunk.state->apart.get();
-    return apart == nullptr ? OkStatus() : apart->Check(chunk.input_offset, chunk.bytes());
+using Stages = RangePipeline<Batch>::Stages;
+
+// A step on each chunk by itself.
+StageOf<Batch> EachChunk(StageOrder order, std::function<Status(WriterChunk&)> step) {
+  return {order, [step = std::move(step)](Batch& batch) -> Status {
+            for (WriterChunk& chunk : batch.ranges) {
+              const Status status = CatchAsStatus([&] { return step(chunk); });
+              if (!status.ok()) return chunk.Named(status);
+            }
+            return OkStatus();
+          }};
+}
+
+// Borrows the bytes if the source has them in memory.
+Status View(WriterChunk& chunk) {
+  const ComponentState& state = *chunk.state;
+  if (state.copied != nullptr) return OkStatus();
+  return chunk.Named(CatchAsStatus([&] {
+    const auto view = state.source->View(state.id);
+    if (view) chunk.Borrow(view->subspan(chunk.input_offset, chunk.input_bytes));
+    return OkStatus();
+  }));
+}
+
+// Reads chunks from sources.
+Status Read(Batch& batch, BufferPool& pool) {
+  std::vector<WriterChunk*> chunks;
+  std::vector<ComponentRange> ranges;
+  for (WriterChunk& chunk : batch.ranges) {
+    const ComponentState& state = *chunk.state;
+    if (state.source == nullptr) continue;
+    ZT_RETURN_IF_ERROR(View(chunk));
+    if (!chunk.bytes().empty() || chunk.input_bytes == 0) continue;
+    chunks.push_back(&chunk);
+    ranges.push_back({.source = state.source,
+                      .id = state.id,
+                      .offset = chunk.input_offset,
+                      .count = chunk.input_bytes,
+                      .apart = state.apart,
+                      .stream = state.copied == nullptr ? nullptr : &state.copied->extent,
+                      .name = &chunk.object->name});
   }
-};
+  std::vector<ComponentRange*> all;
+  for (ComponentRange& range : ranges) all.push_back(&range);
+  ZT_RETURN_IF_ERROR(ReadComponents(all, pool, batch.input));
+  for (std::size_t i = 0; i < chunks.size(); ++i) chunks[i]->Borrow(ranges[i].bytes);
+  return OkStatus();
+}
 
-// Runs one of the caller's stages.
-class CustomStage final : public ChunkStage {
- public:
-  explicit CustomStage(std::shared_ptr<Stage> stage) : stage_(std::move(stage)) {}
-  StageOrder order() const override { return stage_->order(); }
-  Status ProcessChunk(WriterChunk& chunk) override { return stage_->Process(chunk); }
+// Passes the bytes that were read to the source's digest, in order; components in parallel.
+Status Check(WriterChunk& chunk) {
+  CheckedApart* const apart = chunk.state->apart.get();
+  return apart == nullptr ? OkStatus() : apart->Check(chunk.input_offset, chunk.bytes());
+}
 
- private:
-  std::shared_ptr<Stage> stage_;
-};
-
-class TransformStage final : public StageOf<Batch> {
+class TransformStage {
  public:
   explicit TransformStage(BufferPool& pool) : pool_(pool) {}
-  Status Process(Batch& batch) override {
+  Status operator()(Batch& batch) const {
     std::size_t total = 0;
     for (const WriterChunk& chunk : batch.ranges) total += Room(chunk);
     if (std::none_of(batch.ranges.begin(), batch.ranges.end(), IsTransformed)) return OkStatus();
@@ -130,30 +164,23 @@ class TransformStage final : public StageOf<Batch> {
 
 // Validates bools and sparse indices, whose bytes readers would refuse. The record stage reports
 // the result. If a stage may have changed the size of chunks, they must come in order.
-class ValidateDataStage final : public ChunkStage {
- public:
-  explicit ValidateDataStage(bool sizes_change) : sizes_change_(sizes_change) {}
-  StageOrder order() const override {
-    return sizes_change_ ? StageOrder::kInChain : StageOrder::kParallel;
-  }
-  Status ProcessChunk(WriterChunk& chunk) override {
+StageOf<Batch> ValidateDataStage(bool sizes_change) {
+  const auto step = [sizes_change](WriterChunk& chunk) {
     ComponentState& state = *chunk.state;
-    if (sizes_change_)
+    if (sizes_change)
       chunk.offset =
           std::exchange(state.validated_bytes, state.validated_bytes + chunk.bytes().size());
     if (state.check != nullptr) chunk.found = state.check->Look(chunk.offset, chunk.bytes());
     return OkStatus();
-  }
+  };
+  return EachChunk(sizes_change ? StageOrder::kInChain : StageOrder::kParallel, step);
+}
 
- private:
-  const bool sizes_change_;
-};
-
-class CompressStage final : public StageOf<Batch> {
+class CompressStage {
  public:
   CompressStage(BufferPool& pool, const Codecs& codecs, SpecVersion spec)
       : pool_(pool), codecs_(codecs), traits_(Traits(spec)) {}
-  Status Process(Batch& batch) override {
+  Status operator()(Batch& batch) const {
     std::size_t bound = 0;
     for (const WriterChunk& chunk : batch.ranges) {
       if (Wanted(chunk)) bound += chunk.state->storage.codec->Bound(chunk.bytes().size());
@@ -208,12 +235,11 @@ class CompressStage final : public StageOf<Batch> {
 };
 
 // Decides encoding and offset, in declared order.
-class PlaceStage final : public ChunkStage {
+class PlaceStage {
  public:
   PlaceStage(Placer& placer, const Codecs& codecs, SpecVersion spec)
       : placer_(placer), codecs_(codecs), traits_(Traits(spec)) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status ProcessChunk(WriterChunk& chunk) override {
+  Status operator()(WriterChunk& chunk) {
     ComponentState& state = *chunk.state;
     if (chunk.first) {
       state.choice =
@@ -278,112 +304,73 @@ class PlaceStage final : public ChunkStage {
 // Computes digests that need a component's bytes in order; different components are hashed in
 // parallel. CRC-32C has its own stage. If digests cover decoded bytes, this stage comes before
 // compression.
-class HashStage final : public ChunkStage {
- public:
-  explicit HashStage(bool decoded) : decoded_(decoded) {}
-  StageOrder order() const override { return StageOrder::kInChain; }
-  Status ProcessChunk(WriterChunk& chunk) override {
+StageOf<Batch> HashStage(bool decoded) {
+  return EachChunk(StageOrder::kInChain, [decoded](WriterChunk& chunk) {
     ComponentState& state = *chunk.state;
     if (!IsHashed(state)) return OkStatus();
     if (chunk.first) state.hasher = MakeHasher(state.storage.digest);
-    state.hasher->Update(decoded_ ? chunk.bytes() : chunk.stored);
-    if (!decoded_) state.hasher->Update(chunk.trailer);
+    state.hasher->Update(decoded ? chunk.bytes() : chunk.stored);
+    if (!decoded) state.hasher->Update(chunk.trailer);
     if (chunk.last) state.digest = state.hasher->Finish();
     return OkStatus();
-  }
+  });
+}
 
- private:
-  const bool decoded_;
-};
-
-class CrcStage final : public ChunkStage {
- public:
-  Status ProcessChunk(WriterChunk& chunk) override {
-    if (chunk.state->storage.digest == DigestKind::kCrc32c) {
-      chunk.crc = Crc32c(chunk.trailer, Crc32c(chunk.stored));
-    }
-    return OkStatus();
+Status Crc(WriterChunk& chunk) {
+  if (chunk.state->storage.digest == DigestKind::kCrc32c) {
+    chunk.crc = Crc32c(chunk.trailer, Crc32c(chunk.stored));
   }
-};
+  return OkStatus();
+}
 
 // Writes the batch to the sink with one call, unless long gaps divide it: in parallel if the sink
 // can place bytes, else in order.
-class WriteStage final : public StageOf<Batch> {
- public:
-  explicit WriteStage(Sink& sink) : sink_(sink), place_(sink.can_place()) {}
-  StageOrder order() const override {
-    return place_ ? StageOrder::kParallel : StageOrder::kInOrder;
-  }
-  Status Process(Batch& batch) override {
-    static constexpr std::array<std::byte, 4096> kZeros{};
-    std::vector<std::span<const std::byte>> pieces;
-    const auto append = [&pieces](std::span<const std::byte> piece) {
-      // Chunks that were read with one call are usually adjacent in memory.
-      if (!pieces.empty() && pieces.back().data() + pieces.back().size() == piece.data()) {
-        pieces.back() = {pieces.back().data(), pieces.back().size() + piece.size()};
-      } else {
-        pieces.push_back(piece);
-      }
-    };
-    const WriterChunk* first = &batch.ranges.front();
-    for (const WriterChunk& chunk : batch.ranges) {
-      std::uint64_t zeros = chunk.padding;
-      // A sink that can place bytes reads as zero where nothing was written, so the first gap and
-      // long gaps need no bytes.
-      if (place_ && (&chunk == first || zeros >= kZeros.size())) {
-        if (&chunk != first) {
-          ZT_RETURN_IF_ERROR(Write(*first, pieces));
-          pieces.clear();
-        }
-        first = &chunk;
-        zeros = 0;
-      }
-      for (; zeros > 0;) {
-        const auto some = std::min<std::uint64_t>(zeros, kZeros.size());
-        append(std::span(kZeros).first(some));
-        zeros -= some;
-      }
-      append(chunk.stored);
-      if (!chunk.trailer.empty()) append(chunk.trailer);
+Status Write(Batch& batch, Sink& sink) {
+  constexpr std::uint64_t kLongGap = 4096;
+  const WriterChunk* first = &batch.ranges.front();
+  PieceList pieces;
+  const auto write = [&] {
+    return WithTensor(pieces.WriteTo(sink, first->place), first->object->name);
+  };
+  for (const WriterChunk& chunk : batch.ranges) {
+    // A sink that can place bytes reads as zero where nothing was written, so the first gap and
+    // long gaps need no bytes.
+    if (!sink.can_place() || (&chunk != first && chunk.padding < kLongGap)) {
+      pieces.AddZeros(chunk.padding);
+    } else {
+      if (&chunk != first) ZT_RETURN_IF_ERROR(write());
+      first = &chunk;
     }
-    return Write(*first, pieces);
+    pieces.Add(chunk.stored);
+    pieces.Add(chunk.trailer);
   }
-
- private:
-  // Writes pieces, the first of which belongs to `first`.
-  Status Write(const WriterChunk& first, Pieces pieces) {
-    const Status status = CatchAsStatus(
-        [&] { return place_ ? sink_.WriteAt(first.place, pieces) : sink_.Append(pieces); });
-    return WithFile(WithTensor(status, first.object->name), sink_.name());
-  }
-
-  Sink& sink_;
-  bool place_;
-};
+  return write();
+}
 
 }  // namespace
 
-Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces) {
-  const Status status = CatchAsStatus(
-      [&] { return sink.can_place() ? sink.WriteAt(place, pieces) : sink.Append(pieces); });
-  return WithFile(status, sink.name());
-}
-
-PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options) {
-  PipelineOf<Batch>::Stages chain = {MakeReadStage(parts.pool), std::make_shared<CheckStage>(),
-                                     std::make_shared<TransformStage>(parts.pool)};
-  for (const auto& stage : options.stages) chain.push_back(std::make_shared<CustomStage>(stage));
-  const bool decoded = Traits(options.spec).digests_decoded;
-  chain.push_back(std::make_shared<ValidateDataStage>(!options.stages.empty()));
-  if (decoded) chain.push_back(std::make_shared<HashStage>(true));
-  chain.push_back(std::make_shared<CompressStage>(parts.pool, parts.codecs, options.spec));
-  chain.push_back(std::make_shared<PlaceStage>(parts.placer, parts.codecs, options.spec));
-  if (!decoded) {
-    chain.push_back(std::make_shared<HashStage>(false));
-    chain.push_back(std::make_shared<CrcStage>());
+Stages MakeChain(const ChainParts& parts, const WriterOptions& options) {
+  BufferPool& pool = parts.pool;
+  Sink& sink = parts.sink;
+  Stages chain = {{StageOrder::kIfOrdered, [&pool](Batch& batch) { return Read(batch, pool); }},
+                  EachChunk(StageOrder::kInChain, Check),
+                  {StageOrder::kParallel, TransformStage(pool)}};
+  for (const auto& stage : options.stages) {
+    chain.push_back(
+        EachChunk(stage->order(), [stage](WriterChunk& chunk) { return stage->Process(chunk); }));
   }
-  chain.push_back(std::make_shared<WriteStage>(parts.sink));
-  chain.push_back(MakeRecordStage(parts.record, options.spec));
+  const bool decoded = Traits(options.spec).digests_decoded;
+  chain.push_back(ValidateDataStage(!options.stages.empty()));
+  if (decoded) chain.push_back(HashStage(true));
+  chain.push_back({StageOrder::kParallel, CompressStage(pool, parts.codecs, options.spec)});
+  chain.push_back(
+      EachChunk(StageOrder::kInOrder, PlaceStage(parts.placer, parts.codecs, options.spec)));
+  if (!decoded) {
+    chain.push_back(HashStage(false));
+    chain.push_back(EachChunk(StageOrder::kParallel, Crc));
+  }
+  chain.push_back({WriteOrder(sink), [&sink](Batch& batch) { return Write(batch, sink); }});
+  chain.push_back(EachChunk(StageOrder::kInOrder, MakeRecordStage(parts.record, options.spec)));
   return chain;
 }
 

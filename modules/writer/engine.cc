@@ -165,8 +165,9 @@ Status CheckFormat(const Object& object, bool whole) {
 Status Publisher::Begin() {
   if (begun_) return OkStatus();
   begun_ = true;
-  const std::array pieces = {Bytes(Traits(spec_).header_magic)};
-  return WriteTo(sink_, 0, pieces);
+  PieceList pieces;
+  pieces.Add(Bytes(Traits(spec_).header_magic));
+  return pieces.WriteTo(sink_, 0);
 }
 
 StatusOr<std::uint64_t> Publisher::End(Placer& placer, const EncodedManifest& manifest) {
@@ -174,12 +175,12 @@ StatusOr<std::uint64_t> Publisher::End(Placer& placer, const EncodedManifest& ma
   const std::uint64_t end = placer.end();
   const bool aligned = Traits(spec_).manifest_is_blob;
   const Placer::Gap gap = aligned ? placer.Open() : Placer::Gap{end, 0};
-  const std::vector<std::byte> padding(gap.padding);
   const std::vector<std::byte> footer = EncodeFooter(gap.begin, manifest.parts, spec_);
-  std::vector<std::span<const std::byte>> pieces = {padding};
-  pieces.insert(pieces.end(), manifest.parts.begin(), manifest.parts.end());
-  pieces.emplace_back(footer);
-  ZT_RETURN_IF_ERROR(WriteTo(sink_, end, pieces));
+  PieceList pieces;
+  pieces.AddZeros(gap.padding);
+  for (const std::span<const std::byte> part : manifest.parts) pieces.Add(part);
+  pieces.Add(footer);
+  ZT_RETURN_IF_ERROR(pieces.WriteTo(sink_, end));
   const std::uint64_t total = gap.begin + manifest.bytes + footer.size();
   ZT_RETURN_IF_ERROR(WithFile(CatchAsStatus([&] { return sink_.Finish(total); }), sink_.name()));
   return total;
@@ -286,8 +287,8 @@ void Engine::RegisterForFinish(TensorSource& source) {
 
 // The stream is copied as a whole if its table of frames adds up to the declared size, a digest of
 // the stored bytes tells whether it is damaged, the output's digests cover stored bytes too, and no
-// rule concerns the content. Otherwise its frames are copied and decoded besides. A stream without
-// a table is encoded anew: only decoding it tells how much it holds.
+// rule concerns the content. Otherwise each frame is copied, and also decoded for rules and digest.
+// A stream without a table is encoded anew: only decoding it tells how much it holds.
 Status Engine::KeepFrames(ComponentState& state) const {
   const auto stream = state.source->encoded(state.id);
   if (!stream || stream->extent.bytes == nullptr || !options.stages.empty() ||

@@ -25,8 +25,7 @@ bool OnlyShares(const PlannedObject& object) {
                      [](const PlannedComponent& each) { return each.shared_with.has_value(); });
 }
 
-// Content of the component up to the end of a chunk that is copied without being decoded: all of it
-// once the last has passed, and before that what its share of the stream comes to.
+// Progress of a copied stream: decoded bytes in proportion to stored bytes; exact at the end.
 std::uint64_t ContentOfCopied(const WriterChunk& chunk) {
   const ComponentState& state = *chunk.state;
   if (chunk.last) return state.declared_bytes;
@@ -99,11 +98,10 @@ class ManifestEntry {
 
 // Records stored objects in declared order. An object's entry is complete with its last blob; it is
 // then validated by the functions that readers use.
-class RecordStage final : public ChunkStage {
+class RecordStage {
  public:
   RecordStage(Record& record, SpecVersion spec) : record_(record), spec_(spec) {}
-  StageOrder order() const override { return StageOrder::kInOrder; }
-  Status ProcessChunk(WriterChunk& chunk) override {
+  Status operator()(WriterChunk& chunk) {
     const std::uint64_t bytes = chunk.stored.size() + chunk.trailer.size();
     if (chunk.first) {
       sums_ = {};
@@ -242,8 +240,8 @@ class RecordStage final : public ChunkStage {
 
 }  // namespace
 
-std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec) {
-  return std::make_shared<RecordStage>(record, spec);
+std::function<Status(WriterChunk&)> MakeRecordStage(Record& record, SpecVersion spec) {
+  return RecordStage(record, spec);
 }
 
 }  // namespace zt::writer::internal

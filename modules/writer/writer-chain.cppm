@@ -168,36 +168,17 @@ struct ChainParts {
   Record& record;
 };
 
-// Writes to the sink: at `place` if it can place bytes, else appended. Names the sink in errors.
-Status WriteTo(Sink& sink, std::uint64_t place, Pieces pieces);
-
 // The rule for a component's bytes. Sizes and attributes of an unplanned object are known only at
 // its end.
 std::optional<DataRule> RuleOf(const Object& object, std::uint32_t component, bool planned);
 // Makes ComponentState::check from the fields above it.
 std::shared_ptr<ContentCheck> MakeCheck(const ComponentState& state, const WriterOptions& options);
 
-// A step on each chunk by itself.
-class ChunkStage : public StageOf<Batch> {
- public:
-  virtual Status ProcessChunk(WriterChunk& chunk) = 0;
-  Status Process(Batch& batch) override {
-    for (WriterChunk& chunk : batch.ranges) {
-      const Status status = CatchAsStatus([&] { return ProcessChunk(chunk); });
-      if (!status.ok()) return chunk.Named(status);
-    }
-    return OkStatus();
-  }
-};
-
-// The stage that reads from sources.
-std::shared_ptr<StageOf<Batch>> MakeReadStage(BufferPool& pool);
-
-// The stage that validates all objects and adds them to the manifest.
-std::shared_ptr<StageOf<Batch>> MakeRecordStage(Record& record, SpecVersion spec);
+// The step, in the order of chunks, that validates all objects and adds them to the manifest.
+std::function<Status(WriterChunk&)> MakeRecordStage(Record& record, SpecVersion spec);
 
 // The chain, in order: read, check, transform, the caller's own, validate, compress, place, hash,
 // crc, write, record. If digests cover decoded bytes, hash comes before compress.
-PipelineOf<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
+RangePipeline<Batch>::Stages MakeChain(const ChainParts& parts, const WriterOptions& options);
 
 }  // namespace zt::writer::internal

@@ -1,4 +1,4 @@
-// zt.writer — the only place that connects source, transform, compression, digest and sink.
+// zt.writer — writes .zt files: sources pass transforms, compression and digests to a sink.
 export module zt.writer;
 
 import zt.std;
