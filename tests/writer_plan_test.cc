@@ -55,6 +55,57 @@ std::string Where(const Manifest& manifest, const std::string& name) {
   return "missing";
 }
 
+// Objects of equal size, of which some have equal bytes; others differ in one byte, wherever the
+// search for equal contents looks at first or last.
+TEST(Canonical, PlansAreTheSameForAnyThreadsAndMemory) {
+  constexpr std::size_t kSize = (5 << 20) + 24;  // several ranges
+  std::vector<Bytes> contents;
+  for (const std::size_t odd : {std::size_t{0}, kSize / 2, kSize - 1, std::size_t{3} << 20}) {
+    contents.push_back(Filled(kSize, 7));
+    contents.back()[odd] = std::byte{8};
+  }
+  contents.push_back(Filled(kSize, 7));
+  MemorySource source;
+  for (int i = 0; i < 12; ++i) {
+    const Bytes& bytes = contents[i % contents.size()];
+    // Other bytes, and the same numbers once they are f64.
+    const DType dtype = i < 10 ? DType::kF64 : DType::kF32;
+    const auto values = std::span(bytes).first(bytes.size() / 8 * 8);
+    ASSERT_OK(source.Add(
+        *DenseObject("t" + std::to_string(i), {values.size() / ByteWidth(dtype)}, {dtype}),
+        {values}));
+  }
+  const std::vector<Bytes> copies = contents;  // elsewhere in memory, so not known to be equal
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK(source.Add(*DenseObject("u" + std::to_string(i), {kSize / 8}, {DType::kF64}),
+                         {std::span(copies[i]).first(kSize / 8 * 8)}));
+  }
+  PlanOptions options = {.spec = SpecVersion::k2_0};
+  options.convert = [](const Object&) { return ElementType{DType::kF64}; };
+  const auto shares = [&](const RangeOptions& how) {
+    auto plan = Must(MakePlan(source, options));
+    EXPECT_OK(MakeCanonical(source, plan, how));
+    std::map<std::string, std::string> out;
+    for (const PlannedObject& planned : plan.objects) {
+      const auto& with = planned.components[0].shared_with;
+      if (with) out[planned.object->name] = plan.objects[with->object].object->name;
+    }
+    return out;
+  };
+  const auto expected = shares({.threads = 1});
+  EXPECT_EQ(expected.at("u0"), "t0");
+  EXPECT_EQ(expected.at("u4"), "t4");
+  EXPECT_EQ(expected.at("t5"), "t0");
+  EXPECT_EQ(expected.count("t10") + expected.count("t11"), 0u);
+  for (const unsigned threads : {2u, 3u, 8u}) {
+    EXPECT_EQ(shares({.threads = threads, .memory_bytes = 1 << 20}), expected) << threads;
+  }
+  const std::atomic<bool> stop = true;
+  auto plan = Must(MakePlan(source, options));
+  EXPECT_THAT(MakeCanonical(source, plan, {.cancelled = &stop}),
+              Fails(StatusCode::kCancelled, "interrupted"));
+}
+
 TEST_F(Shared, PlansNameTheFirstHolder) {
   const auto plan = Must(MakePlan(source_, {}));
   const auto with = [&](std::uint32_t object, std::uint32_t component) {

@@ -393,7 +393,11 @@ Status Convert(const Args& args) {
   ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
   std::vector<std::string> file_warnings = PlanFiles(args, *source, plan);
-  if (args.canonical) ZT_RETURN_IF_ERROR(MakeCanonical(*source, plan));
+  if (args.canonical) {
+    ZT_RETURN_IF_ERROR(MakeCanonical(
+        *source, plan,
+        {.threads = args.threads, .memory_bytes = args.memory, .cancelled = &Interrupted()}));
+  }
   std::vector<std::string> warnings = WordedWarnings(args, *source);
   for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
   for (std::string& warning : UnusedQuant(args, *source)) warnings.push_back(std::move(warning));

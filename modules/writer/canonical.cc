@@ -11,6 +11,7 @@ import :plan;
 import zt.core;
 import zt.digest;
 import zt.format;
+import zt.pipeline;
 import zt.source;
 import zt.transform;
 
@@ -86,10 +87,43 @@ void SortPlan(Plan& plan, std::vector<std::pair<ComponentId, ComponentId>>& shar
 
 // ---- equal contents ----
 
+// What a pass over components does.
+enum class PassKind { kSample, kDigest, kCompare };
+
+// A component that a pass reads, and the result.
+struct Job {
+  std::size_t component = 0;  // index into Finder::all_
+  std::size_t with = 0;       // kCompare: the component to compare with
+  // Results.
+  std::uint64_t sample = 0;
+  std::string digest = {};
+  NumericCounts lost = {};  // by conversions
+  bool equal = true;
+  // During the pass.
+  std::unique_ptr<Hasher> hasher = {};
+};
+
+struct JobRange {
+  Job* job = nullptr;
+  bool first = false, last = false;          // of the job
+  std::array<ComponentRange, 2> sides = {};  // in the source; only kCompare has a second one
+  std::array<Buffer, 2> converted = {};
+  std::array<std::span<const std::byte>, 2> bytes = {};  // after transforms
+  std::uint64_t sample = 0;
+  NumericCounts lost = {};
+  bool equal = true;
+};
+
+using Batch = BatchOf<JobRange>;
+
 // Finds components of a plan with equal bytes after their transforms.
 class Finder {
  public:
-  Finder(TensorSource& source, const Plan& plan) : source_(source), plan_(plan) {
+  Finder(TensorSource& source, const Plan& plan, const RangeOptions& options)
+      : source_(source),
+        plan_(plan),
+        options_(options),
+        pool_(MemoryFor(options.memory_bytes, options.threads) / 2) {
     for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
       first_.push_back(all_.size());
       for (std::uint32_t c = 0; c < plan.objects[i].components.size(); ++c) all_.push_back({i, c});
@@ -100,18 +134,47 @@ class Finder {
 
   void Join(ComponentId a, ComponentId b) { Join(Index(a), Index(b)); }
 
-  // Reads the components that may equal another.
+  // Reads the components that may equal another: samples tell most of equal size apart, digests
+  // nearly all others, and the bytes decide between equal digests.
   Status Find() {
     std::map<std::uint64_t, std::vector<std::size_t>> by_size;
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (Root(i) == i) by_size[SizeOf(i)].push_back(i);
     }
+    std::vector<Job> sampled, digested, compared;
     for (const auto& [size, same] : by_size) {
-      if (size == 0) {
-        for (const std::size_t i : same) Join(i, same.front());
-      } else if (same.size() > 1) {
-        ZT_RETURN_IF_ERROR(FindAmong(same, size));
+      const bool samples =
+          std::ranges::all_of(same, [this](std::size_t i) { return CanSample(i); });
+      for (const std::size_t i : same) {
+        if (size == 0) Join(i, same.front());
+        if (size > 0 && same.size() > 1) (samples ? sampled : digested).push_back({.component = i});
       }
+    }
+    ZT_RETURN_IF_ERROR(Pass(PassKind::kSample, sampled));
+    std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> alike;  // how many
+    for (const Job& job : sampled) ++alike[{SizeOf(job.component), job.sample}];
+    for (Job& job : sampled) {
+      if (alike[{SizeOf(job.component), job.sample}] > 1)
+        digested.push_back({.component = job.component});
+    }
+    ZT_RETURN_IF_ERROR(Pass(PassKind::kDigest, digested));
+    std::ranges::sort(digested, {}, &Job::component);
+    // The first component with each digest.
+    std::map<std::pair<std::uint64_t, std::string_view>, std::size_t> known;
+    for (const Job& job : digested) {
+      const auto [found, fresh] = known.emplace(
+          std::pair(SizeOf(job.component), std::string_view(job.digest)), job.component);
+      if (fresh) continue;
+      compared.push_back({.component = job.component, .with = found->second, .lost = job.lost});
+    }
+    ZT_RETURN_IF_ERROR(Pass(PassKind::kCompare, compared));
+    for (const Job& job : compared) {
+      if (!job.equal) continue;
+      // A component that shares a blob is not converted again, and different numbers may have
+      // become equal: check its losses here.
+      const Status fits = CheckFit(job.lost, ComponentOf(job.component).element, plan_);
+      ZT_RETURN_IF_ERROR(RangeOf(job.component, 0, 0).Named(fits));
+      Join(job.component, job.with);
     }
     return OkStatus();
   }
@@ -144,128 +207,153 @@ class Finder {
   }
   std::uint64_t SizeOf(std::size_t i) const { return ComponentOf(i).bytes; }
 
-  // Compares components of equal size: samples tell most apart, digests nearly all others, and the
-  // bytes decide between equal digests.
-  Status FindAmong(const std::vector<std::size_t>& same, std::uint64_t size) {
-    std::map<std::uint64_t, std::vector<std::size_t>> by_sample;
-    const bool samples = std::ranges::all_of(same, [this](std::size_t i) { return CanSample(i); });
-    for (const std::size_t i : same) {
-      std::uint64_t sample = 0;
-      if (samples) ZT_RETURN_IF_ERROR(Named(i, Sample(i, size, &sample)));
-      by_sample[sample].push_back(i);
-    }
-    for (const auto& [sample, alike] : by_sample) {
-      if (alike.size() == 1) continue;
-      std::map<std::string, std::size_t> first;  // the first component with each digest
-      for (const std::size_t i : alike) {
-        std::string digest;
-        ZT_RETURN_IF_ERROR(Named(i, Digest(i, size, &digest)));
-        const auto [found, fresh] = first.emplace(std::move(digest), i);
-        if (fresh) continue;
-        const NumericCounts lost = lost_;
-        bool equal = false;
-        ZT_RETURN_IF_ERROR(Named(i, Compare(i, found->second, size, &equal)));
-        if (!equal) continue;
-        // A component that shares a blob is not converted again, and different numbers may have
-        // become equal: check its losses here.
-        ZT_RETURN_IF_ERROR(Named(i, CheckFit(lost, ComponentOf(i).element, plan_)));
-        Join(i, found->second);
-      }
-    }
-    return OkStatus();
-  }
-
   // True if a component can be read at the offsets of the samples, which depend only on its size.
   bool CanSample(std::size_t i) const {
     return !source_.sequential(PlannedOf(i).source) && kSample % UnitOf(i) == 0;
   }
-
-  Status Sample(std::size_t i, std::uint64_t size, std::uint64_t* sample) {
-    const std::uint64_t some = std::min(kSample, size);
-    std::vector<std::byte> bytes(2 * some);
-    ZT_RETURN_IF_ERROR(Read(i, 0, std::span(bytes).first(some)));
-    const std::uint64_t middle = size / 2 / kSample * kSample;
-    ZT_RETURN_IF_ERROR(Read(i, middle, std::span(bytes).last(some)));
-    *sample = Xxh3(bytes);
-    return OkStatus();
-  }
-
-  // Reads the whole component, so that lost_ has all losses of its conversion.
-  Status Digest(std::size_t i, std::uint64_t size, std::string* digest) {
-    lost_ = {};
-    const auto hasher = MakeHasher(DigestKind::kSha256);
-    std::vector<std::byte> bytes(std::min(Units(i, kStep), size));
-    for (std::uint64_t at = 0; at < size;) {
-      const auto piece = std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), size - at));
-      ZT_RETURN_IF_ERROR(Read(i, at, piece));
-      hasher->Update(piece);
-      at += piece.size();
-    }
-    *digest = hasher->Finish();
-    return OkStatus();
-  }
-
-  // Compares in whole transform units of both.
-  Status Compare(std::size_t a, std::size_t b, std::uint64_t size, bool* equal) {
-    const std::uint64_t unit = std::lcm(UnitOf(a), UnitOf(b));
-    const std::uint64_t step = std::max(unit, kStep / unit * unit);
-    std::vector<std::byte> of_a(std::min(step, size)), of_b(std::min(step, size));
-    *equal = true;
-    for (std::uint64_t at = 0; at < size;) {
-      const std::uint64_t some = std::min<std::uint64_t>(of_a.size(), size - at);
-      ZT_RETURN_IF_ERROR(Read(a, at, std::span(of_a).first(some)));
-      ZT_RETURN_IF_ERROR(Read(b, at, std::span(of_b).first(some)));
-      // Read to the end in any case, as sequential components require.
-      *equal = *equal && std::equal(of_a.begin(), of_a.begin() + static_cast<std::ptrdiff_t>(some),
-                                    of_b.begin());
-      at += some;
-    }
-    return OkStatus();
-  }
-
   std::uint64_t UnitOf(std::size_t i) const {
     const Transform* transform = PlannedOf(i).transform.get();
     return transform == nullptr ? ByteWidth(ComponentOf(i).element.dtype)
                                 : transform->output_unit();
   }
-  // About `wanted` bytes, rounded to whole units.
-  std::uint64_t Units(std::size_t i, std::uint64_t wanted) const {
-    return std::max(UnitOf(i), wanted / UnitOf(i) * UnitOf(i));
+
+  // What to read for a component's transformed bytes from `offset` on. Both ends must be unit
+  // boundaries.
+  ComponentRange RangeOf(std::size_t i, std::uint64_t offset, std::uint64_t count) const {
+    const Transform* const transform = PlannedOf(i).transform.get();
+    const auto before = [transform](std::uint64_t bytes) {
+      if (transform == nullptr) return bytes;
+      return bytes / transform->output_unit() * transform->input_unit();
+    };
+    return {.source = &source_,
+            .id = PlannedOf(i).source,
+            .offset = before(offset),
+            .count = before(count),
+            .name = &plan_.objects[all_[i].object].object->name};
   }
 
-  // Reads the component's transformed bytes from `offset` on. Both ends must be unit boundaries.
-  Status Read(std::size_t i, std::uint64_t offset, std::span<std::byte> out) {
-    const PlannedComponent& planned = PlannedOf(i);
-    const Transform* transform = planned.transform.get();
-    return CatchAsStatus([&]() -> Status {
-      if (transform == nullptr) return source_.Read(planned.source, offset, out);
-      const std::uint64_t units = out.size() / transform->output_unit();
-      input_.resize(units * transform->input_unit());
-      ZT_RETURN_IF_ERROR(source_.Read(
-          planned.source, offset / transform->output_unit() * transform->input_unit(), input_));
-      transform->Apply(input_, out, lost_);
+  // Reads components in the order of the source, and fills in the results.
+  Status Pass(PassKind kind, std::vector<Job>& jobs) {
+    if (jobs.empty()) return OkStatus();
+    std::ranges::sort(jobs, {}, [this](const Job& job) { return PlannedOf(job.component).source; });
+    RangePipeline<Batch> pipeline(
+        {{StageOrder::kIfOrdered, [this](Batch& batch) { return Read(batch); }},
+         {StageOrder::kParallel, [this, kind](Batch& batch) { return Look(batch, kind); }},
+         {StageOrder::kInChain, [kind](Batch& batch) { return Hash(batch, kind); }},
+         {StageOrder::kInOrder, Merge}},
+        options_);
+    Status added;
+    for (std::size_t i = 0; i < jobs.size() && added.ok(); ++i)
+      added = kind == PassKind::kSample ? AddSamples(pipeline, jobs[i])
+                                        : AddWhole(pipeline, jobs[i], kind);
+    return pipeline.Drain(added);
+  }
+
+  Status AddSamples(RangePipeline<Batch>& pipeline, Job& job) const {
+    const std::uint64_t size = SizeOf(job.component), some = std::min(kSample, size);
+    ZT_RETURN_IF_ERROR(Add(pipeline, job, PassKind::kSample, 0, some));
+    return Add(pipeline, job, PassKind::kSample, size / 2 / kSample * kSample, some);
+  }
+
+  // Cuts in whole transform units of both sides.
+  Status AddWhole(RangePipeline<Batch>& pipeline, Job& job, PassKind kind) const {
+    const std::uint64_t unit = std::lcm(
+        UnitOf(job.component), kind == PassKind::kCompare ? UnitOf(job.with) : std::uint64_t{1});
+    const std::uint64_t size = SizeOf(job.component), step = std::max(unit, kStep / unit * unit);
+    for (std::uint64_t at = 0; at < size; at += step)
+      ZT_RETURN_IF_ERROR(Add(pipeline, job, kind, at, std::min(step, size - at)));
+    return OkStatus();
+  }
+
+  Status Add(RangePipeline<Batch>& pipeline, Job& job, PassKind kind, std::uint64_t offset,
+             std::uint64_t count) const {
+    const bool both = kind == PassKind::kCompare, chained = kind == PassKind::kDigest;
+    JobRange range = {
+        .job = &job, .first = offset == 0, .last = offset + count == SizeOf(job.component)};
+    range.sides[0] = RangeOf(job.component, offset, count);
+    if (both) range.sides[1] = RangeOf(job.with, offset, count);
+    const RangeCost cost = {.bytes = count,
+                            .weight = sizeof(JobRange) + range.sides[0].count +
+                                      range.sides[1].count +
+                                      (both ? 2 : 1) * BufferPool::Capacity(count),
+                            .ordered = source_.sequential(range.sides[0].id) ||
+                                       (both && source_.sequential(range.sides[1].id)),
+                            .continues = chained && !range.first,
+                            .continued = chained && !range.last};
+    return pipeline.Add(std::move(range), cost);
+  }
+
+  Status Read(Batch& batch) {
+    std::vector<ComponentRange*> ranges;
+    for (JobRange& range : batch.ranges) {
+      for (ComponentRange& side : range.sides) {
+        if (side.source != nullptr) ranges.push_back(&side);
+      }
+    }
+    return ReadComponents(ranges, pool_, batch.input);
+  }
+
+  Status Look(Batch& batch, PassKind kind) {
+    for (JobRange& range : batch.ranges) {
+      ZT_RETURN_IF_ERROR(Convert(range, 0, range.job->component));
+      if (kind == PassKind::kCompare) {
+        ZT_RETURN_IF_ERROR(Convert(range, 1, range.job->with));
+        range.equal = std::ranges::equal(range.bytes[0], range.bytes[1]);
+        range.lost = {};
+      } else if (kind == PassKind::kSample) {
+        range.sample = Xxh3(range.bytes[0]);
+        range.lost = {};
+      }
+    }
+    return OkStatus();
+  }
+
+  Status Convert(JobRange& range, std::size_t side, std::size_t component) {
+    const ComponentRange& read = range.sides[side];
+    range.bytes[side] = read.bytes;
+    const Transform* const transform = PlannedOf(component).transform.get();
+    if (transform == nullptr) return OkStatus();
+    range.converted[side] =
+        pool_.Take(read.count / transform->input_unit() * transform->output_unit());
+    range.bytes[side] = range.converted[side].bytes();
+    return read.Named(CatchAsStatus([&] {
+      transform->Apply(read.bytes, range.converted[side].bytes(), range.lost);
       return OkStatus();
-    });
+    }));
   }
 
-  Status Named(std::size_t i, const Status& status) const {
-    if (status.ok()) return status;
-    return WithFile(WithTensor(status, plan_.objects[all_[i].object].object->name),
-                    source_.file(PlannedOf(i).source));
+  static Status Hash(Batch& batch, PassKind kind) {
+    for (JobRange& range : batch.ranges) {
+      if (kind != PassKind::kDigest) continue;
+      Job& job = *range.job;
+      if (range.first) job.hasher = MakeHasher(DigestKind::kSha256);
+      job.hasher->Update(range.bytes[0]);
+      if (range.last) job.digest = std::exchange(job.hasher, nullptr)->Finish();
+    }
+    return OkStatus();
+  }
+
+  static Status Merge(Batch& batch) {
+    for (const JobRange& range : batch.ranges) {
+      range.job->sample = 31 * range.job->sample + range.sample;
+      range.job->lost += range.lost;
+      range.job->equal &= range.equal;
+    }
+    return OkStatus();
   }
 
   TensorSource& source_;
   const Plan& plan_;
+  const RangeOptions& options_;
+  BufferPool pool_;
   std::vector<ComponentId> all_;
   std::vector<std::size_t> first_;  // of each object: index into all_ of its first component
   std::vector<std::size_t> class_;  // of each in all_: an equal component, or itself
-  std::vector<std::byte> input_;
-  NumericCounts lost_;  // losses of conversions since it was reset
 };
 
 }  // namespace
 
-Status MakeCanonical(TensorSource& source, Plan& plan) {
+Status MakeCanonical(TensorSource& source, Plan& plan, const RangeOptions& options) {
   const ContainerTraits& traits = Traits(plan.spec);
   if (!traits.canonical) {
     return InvalidArgument("version " + std::string(traits.text) + " has no canonical form");
@@ -292,7 +380,7 @@ Status MakeCanonical(TensorSource& source, Plan& plan) {
   }
   std::vector<std::pair<ComponentId, ComponentId>> shared;
   SortPlan(plan, shared);
-  Finder finder(source, plan);
+  Finder finder(source, plan, options);
   for (const auto& [a, b] : shared) finder.Join(a, b);
   ZT_RETURN_IF_ERROR(finder.Find());
   finder.Share(plan);
