@@ -8,7 +8,6 @@ module zt.cli;
 import zt.std;
 import :files;
 import :output;
-import :support;
 import zt.convert.files;
 import zt.open;
 

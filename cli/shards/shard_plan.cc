@@ -11,7 +11,6 @@ import zt.std;
 import :options;
 import :output;
 import :shards;
-import :support;
 import zt.convert.files;
 
 namespace zt::cli::internal {

@@ -76,7 +76,7 @@ StatusOr<FileChoice> ChoiceOf(const std::vector<std::string>& words) {
     if (word != "all" && word != "none") choice.patterns.push_back(word);
   }
   if (choice.none && words.size() > 1) {
-    return InvalidArgument("no files, and others: none is a choice of its own");
+    return InvalidArgument("no files are wanted, and yet some are named");
   }
   return choice;
 }
