@@ -87,31 +87,23 @@ void SortPlan(Plan& plan, std::vector<std::pair<ComponentId, ComponentId>>& shar
 
 // ---- equal contents ----
 
-// What a pass over components does.
-enum class PassKind { kSample, kDigest, kCompare };
-
 // A component that a pass reads, and the result.
 struct Job {
   std::size_t component = 0;  // index into Finder::all_
-  std::size_t with = 0;       // kCompare: the component to compare with
-  // Results.
   std::uint64_t sample = 0;
   std::string digest = {};
-  NumericCounts lost = {};  // by conversions
-  bool equal = true;
-  // During the pass.
-  std::unique_ptr<Hasher> hasher = {};
+  NumericCounts lost = {};              // by conversions
+  std::unique_ptr<Hasher> hasher = {};  // during the pass
 };
 
 struct JobRange {
   Job* job = nullptr;
-  bool first = false, last = false;          // of the job
-  std::array<ComponentRange, 2> sides = {};  // in the source; only kCompare has a second one
-  std::array<Buffer, 2> converted = {};
-  std::array<std::span<const std::byte>, 2> bytes = {};  // after transforms
+  bool first = false, last = false;  // of the job
+  ComponentRange from = {};
+  Buffer converted = {};
+  std::span<const std::byte> bytes = {};  // after the transform
   std::uint64_t sample = 0;
   NumericCounts lost = {};
-  bool equal = true;
 };
 
 using Batch = BatchOf<JobRange>;
@@ -134,14 +126,14 @@ class Finder {
 
   void Join(ComponentId a, ComponentId b) { Join(Index(a), Index(b)); }
 
-  // Reads the components that may equal another: samples tell most of equal size apart, digests
-  // nearly all others, and the bytes decide between equal digests.
+  // Reads the components that may equal another: samples tell most of equal size apart, SHA-256 all
+  // others.
   Status Find() {
     std::map<std::uint64_t, std::vector<std::size_t>> by_size;
     for (std::size_t i = 0; i < all_.size(); ++i) {
       if (Root(i) == i) by_size[SizeOf(i)].push_back(i);
     }
-    std::vector<Job> sampled, digested, compared;
+    std::vector<Job> sampled, digested;
     for (const auto& [size, same] : by_size) {
       const bool samples =
           std::ranges::all_of(same, [this](std::size_t i) { return CanSample(i); });
@@ -150,14 +142,14 @@ class Finder {
         if (size > 0 && same.size() > 1) (samples ? sampled : digested).push_back({.component = i});
       }
     }
-    ZT_RETURN_IF_ERROR(Pass(PassKind::kSample, sampled));
+    ZT_RETURN_IF_ERROR(Pass(true, sampled));
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> alike;  // how many
     for (const Job& job : sampled) ++alike[{SizeOf(job.component), job.sample}];
     for (Job& job : sampled) {
       if (alike[{SizeOf(job.component), job.sample}] > 1)
         digested.push_back({.component = job.component});
     }
-    ZT_RETURN_IF_ERROR(Pass(PassKind::kDigest, digested));
+    ZT_RETURN_IF_ERROR(Pass(false, digested));
     std::ranges::sort(digested, {}, &Job::component);
     // The first component with each digest.
     std::map<std::pair<std::uint64_t, std::string_view>, std::size_t> known;
@@ -165,16 +157,11 @@ class Finder {
       const auto [found, fresh] = known.emplace(
           std::pair(SizeOf(job.component), std::string_view(job.digest)), job.component);
       if (fresh) continue;
-      compared.push_back({.component = job.component, .with = found->second, .lost = job.lost});
-    }
-    ZT_RETURN_IF_ERROR(Pass(PassKind::kCompare, compared));
-    for (const Job& job : compared) {
-      if (!job.equal) continue;
       // A component that shares a blob is not converted again, and different numbers may have
       // become equal: check its losses here.
       const Status fits = CheckFit(job.lost, ComponentOf(job.component).element, plan_);
       ZT_RETURN_IF_ERROR(RangeOf(job.component, 0, 0).Named(fits));
-      Join(job.component, job.with);
+      Join(job.component, found->second);
     }
     return OkStatus();
   }
@@ -232,102 +219,83 @@ class Finder {
             .name = &plan_.objects[all_[i].object].object->name};
   }
 
-  // Reads components in the order of the source, and fills in the results.
-  Status Pass(PassKind kind, std::vector<Job>& jobs) {
+  // Reads components in the order of the source: samples of them, or all for their digests.
+  Status Pass(bool samples, std::vector<Job>& jobs) {
     if (jobs.empty()) return OkStatus();
     std::ranges::sort(jobs, {}, [this](const Job& job) { return PlannedOf(job.component).source; });
     RangePipeline<Batch> pipeline(
         {{StageOrder::kIfOrdered, [this](Batch& batch) { return Read(batch); }},
-         {StageOrder::kParallel, [this, kind](Batch& batch) { return Look(batch, kind); }},
-         {StageOrder::kInChain, [kind](Batch& batch) { return Hash(batch, kind); }},
+         {StageOrder::kParallel, [this, samples](Batch& batch) { return Look(batch, samples); }},
+         {StageOrder::kInChain, [samples](Batch& batch) { return Hash(batch, samples); }},
          {StageOrder::kInOrder, Merge}},
         options_);
     Status added;
     for (std::size_t i = 0; i < jobs.size() && added.ok(); ++i)
-      added = kind == PassKind::kSample ? AddSamples(pipeline, jobs[i])
-                                        : AddWhole(pipeline, jobs[i], kind);
+      added = samples ? AddSamples(pipeline, jobs[i]) : AddWhole(pipeline, jobs[i]);
     return pipeline.Drain(added);
   }
 
   Status AddSamples(RangePipeline<Batch>& pipeline, Job& job) const {
     const std::uint64_t size = SizeOf(job.component), some = std::min(kSample, size);
-    ZT_RETURN_IF_ERROR(Add(pipeline, job, PassKind::kSample, 0, some));
-    return Add(pipeline, job, PassKind::kSample, size / 2 / kSample * kSample, some);
+    ZT_RETURN_IF_ERROR(Add(pipeline, job, 0, some, false));
+    return Add(pipeline, job, size / 2 / kSample * kSample, some, false);
   }
 
-  // Cuts in whole transform units of both sides.
-  Status AddWhole(RangePipeline<Batch>& pipeline, Job& job, PassKind kind) const {
-    const std::uint64_t unit = std::lcm(
-        UnitOf(job.component), kind == PassKind::kCompare ? UnitOf(job.with) : std::uint64_t{1});
-    const std::uint64_t size = SizeOf(job.component), step = std::max(unit, kStep / unit * unit);
+  // Cuts in whole transform units.
+  Status AddWhole(RangePipeline<Batch>& pipeline, Job& job) const {
+    const std::uint64_t unit = UnitOf(job.component), step = std::max(unit, kStep / unit * unit);
+    const std::uint64_t size = SizeOf(job.component);
     for (std::uint64_t at = 0; at < size; at += step)
-      ZT_RETURN_IF_ERROR(Add(pipeline, job, kind, at, std::min(step, size - at)));
+      ZT_RETURN_IF_ERROR(Add(pipeline, job, at, std::min(step, size - at), true));
     return OkStatus();
   }
 
-  Status Add(RangePipeline<Batch>& pipeline, Job& job, PassKind kind, std::uint64_t offset,
-             std::uint64_t count) const {
-    const bool both = kind == PassKind::kCompare, chained = kind == PassKind::kDigest;
-    JobRange range = {
-        .job = &job, .first = offset == 0, .last = offset + count == SizeOf(job.component)};
-    range.sides[0] = RangeOf(job.component, offset, count);
-    if (both) range.sides[1] = RangeOf(job.with, offset, count);
-    const RangeCost cost = {.bytes = count,
-                            .weight = sizeof(JobRange) + range.sides[0].count +
-                                      range.sides[1].count +
-                                      (both ? 2 : 1) * BufferPool::Capacity(count),
-                            .ordered = source_.sequential(range.sides[0].id) ||
-                                       (both && source_.sequential(range.sides[1].id)),
-                            .continues = chained && !range.first,
-                            .continued = chained && !range.last};
+  Status Add(RangePipeline<Batch>& pipeline, Job& job, std::uint64_t offset, std::uint64_t count,
+             bool chained) const {
+    JobRange range = {.job = &job,
+                      .first = offset == 0,
+                      .last = offset + count == SizeOf(job.component),
+                      .from = RangeOf(job.component, offset, count)};
+    const RangeCost cost = {
+        .bytes = count,
+        .weight = sizeof(JobRange) + range.from.count + BufferPool::Capacity(count),
+        .ordered = source_.sequential(range.from.id),
+        .continues = chained && !range.first,
+        .continued = chained && !range.last};
     return pipeline.Add(std::move(range), cost);
   }
 
   Status Read(Batch& batch) {
     std::vector<ComponentRange*> ranges;
-    for (JobRange& range : batch.ranges) {
-      for (ComponentRange& side : range.sides) {
-        if (side.source != nullptr) ranges.push_back(&side);
-      }
-    }
+    for (JobRange& range : batch.ranges) ranges.push_back(&range.from);
     return ReadComponents(ranges, pool_, batch.input);
   }
 
-  Status Look(Batch& batch, PassKind kind) {
+  Status Look(Batch& batch, bool samples) {
     for (JobRange& range : batch.ranges) {
-      ZT_RETURN_IF_ERROR(Convert(range, 0, range.job->component));
-      if (kind == PassKind::kCompare) {
-        ZT_RETURN_IF_ERROR(Convert(range, 1, range.job->with));
-        range.equal = std::ranges::equal(range.bytes[0], range.bytes[1]);
-        range.lost = {};
-      } else if (kind == PassKind::kSample) {
-        range.sample = Xxh3(range.bytes[0]);
-        range.lost = {};
-      }
+      ZT_RETURN_IF_ERROR(range.from.Named(CatchAsStatus([&] { return Convert(range); })));
+      if (samples) range.sample = Xxh3(range.bytes);
     }
     return OkStatus();
   }
 
-  Status Convert(JobRange& range, std::size_t side, std::size_t component) {
-    const ComponentRange& read = range.sides[side];
-    range.bytes[side] = read.bytes;
-    const Transform* const transform = PlannedOf(component).transform.get();
+  Status Convert(JobRange& range) {
+    range.bytes = range.from.bytes;
+    const Transform* const transform = PlannedOf(range.job->component).transform.get();
     if (transform == nullptr) return OkStatus();
-    range.converted[side] =
-        pool_.Take(read.count / transform->input_unit() * transform->output_unit());
-    range.bytes[side] = range.converted[side].bytes();
-    return read.Named(CatchAsStatus([&] {
-      transform->Apply(read.bytes, range.converted[side].bytes(), range.lost);
-      return OkStatus();
-    }));
+    range.converted =
+        pool_.Take(range.from.count / transform->input_unit() * transform->output_unit());
+    range.bytes = range.converted.bytes();
+    transform->Apply(range.from.bytes, range.converted.bytes(), range.lost);
+    return OkStatus();
   }
 
-  static Status Hash(Batch& batch, PassKind kind) {
+  static Status Hash(Batch& batch, bool samples) {
     for (JobRange& range : batch.ranges) {
-      if (kind != PassKind::kDigest) continue;
+      if (samples) continue;
       Job& job = *range.job;
       if (range.first) job.hasher = MakeHasher(DigestKind::kSha256);
-      job.hasher->Update(range.bytes[0]);
+      job.hasher->Update(range.bytes);
       if (range.last) job.digest = std::exchange(job.hasher, nullptr)->Finish();
     }
     return OkStatus();
@@ -337,7 +305,6 @@ class Finder {
     for (const JobRange& range : batch.ranges) {
       range.job->sample = 31 * range.job->sample + range.sample;
       range.job->lost += range.lost;
-      range.job->equal &= range.equal;
     }
     return OkStatus();
   }

@@ -97,9 +97,9 @@ Status CheckFit(const NumericCounts& counts, const ElementType& element, const P
 // Changes a plan to that of a canonical file (2.0 §6.3): objects and components in the order of
 // their names, all raw and with the version's digest, and one blob for all components with the same
 // bytes. To find these it reads the beginning and the middle of components of equal size, and the
-// whole of those that look equal, with the threads and the memory of `options`. kInvalidArgument if the version has no such form, for a pipe, and
-// for names that are not in Unicode Normalization Form C. The Writer must have no alignment of its
-// own.
+// whole of those that look equal, with the threads and the memory of `options`. kInvalidArgument if
+// the version has no such form, for a pipe, and for names that are not in Unicode Normalization
+// Form C. The Writer must have no alignment of its own.
 Status MakeCanonical(TensorSource& source, Plan& plan, const RangeOptions& options = {});
 
 }  // namespace zt
