@@ -278,6 +278,9 @@ Status LeaveOutStaleIndices(TensorSource& source, FolderPlan& plan) {
 }
 
 StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source, Selection selected) {
+  for (const std::uint32_t index : selected) {
+    ZT_RETURN_IF_ERROR(WithTensor(source.CheckReadable(index), source.objects()[index].name));
+  }
   FolderPlan plan;
   ZT_ASSIGN_OR_RETURN(plan.files, ListFiles(source.objects()));
   ZT_ASSIGN_OR_RETURN(const std::vector<WeightFile> known,
@@ -400,9 +403,6 @@ Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
 
 Status RestoreFolder(const Args& args, TensorSource& source, const Selection& selected,
                      const ChangedSource* changed) {
-  for (const std::uint32_t index : selected) {
-    ZT_RETURN_IF_ERROR(WithTensor(source.CheckReadable(index), source.objects()[index].name));
-  }
   auto planned = MakeFolderPlan(args, source, selected);
   if (!planned.ok()) return WithFile(planned.status(), args.file());
   FolderPlan plan = *std::move(planned);

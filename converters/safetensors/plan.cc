@@ -65,6 +65,10 @@ StatusOr<Shape> StatedShape(const Object& object, const DTypeRow& row) {
   }
   const auto count = ElementCount(shape);
   const auto bits = count ? CheckedMul(*count, row.bits) : std::nullopt;
+  if (bits && *bits % 8 != 0 && *bits / 8 + 1 == data.bytes) {
+    return Unsupported("shape " + ToString(shape) + " of " + std::string(row.name) +
+                       " ends within a byte, which safetensors does not allow");
+  }
   if (!bits || *bits % 8 != 0 || *bits / 8 != data.bytes) {
     return InvalidData("shape " + ToString(shape) + " of " + std::string(row.name) +
                        " does not fit its " + std::to_string(data.bytes) + " bytes");

@@ -1,26 +1,20 @@
 """What verify finds in a file, convert and extract find; what they write, every command accepts.
 
 Each file here was forged against that: blobs that several tensors share; names, sizes and digests that two readers take in two
-ways.
+ways. verdict_test.py has many more, of which each has one verdict.
 """
-import collections
-import lzma
-import os
 import struct
 
 import numpy
 import zstandard
 
-import agreement
-import forged
 import make_safetensors
 import make_zt
-import random_manifests
 import support
 import zt2read
 from make_zt2 import File, seekable, u64s
 from pickle_assembler import archive, dictionary, tensor
-from support import DATA, DIFFERS, DONE, INVALID, NUMERIC, PROGRAM, UNSUPPORTED, USAGE
+from support import DIFFERS, DONE, INVALID, NUMERIC, UNSUPPORTED, USAGE
 from zt2read import digest_of
 
 NO_SIZE = (1 << 64) - 1
@@ -385,90 +379,3 @@ class Sizes(Agreement):
             else:
                 self.succeed("convert", "--canonical", path, "-o", out)
                 self.succeed("verify", "--canonical", out)
-
-
-class OneVerdict(Agreement):
-    """Every command and the C interface say the same of a file: see agreement.py."""
-
-    def agree(self, files):
-        """{label: verdict}; `files` as agreement.run_files takes them."""
-        verdicts, disputes = {}, []
-        for label, verdict, wrong in agreement.run_files(PROGRAM, agreement.LIBRARY, files):
-            verdicts[label] = verdict
-            disputes += [f"{label}: {rule}: {said}" for rule, said in wrong]
-        if disputes:
-            self.fail(f"{len(disputes)} disputes:\n" + "\n".join(disputes))
-        return verdicts
-
-    def test_files_of_the_data_folder(self):
-        files = []
-        for path in sorted(DATA.rglob("*.zt*")):
-            content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-            if path.suffix in (".zt", ".xz") and len(content) < 1 << 22:
-                files.append((str(path.relative_to(DATA)), None, content))
-        self.assertGreater(len(set(self.agree(files))), 200)
-
-    def test_forged_files(self):
-        files = list(forged.files())
-        verdicts = self.agree([(name, version, content) for name, version, _, content in files])
-        self.assertEqual({name: verdicts[name] for name, _, verdict, _ in files if verdict},
-                         {name: verdict for name, _, verdict, _ in files if verdict})
-
-    def test_random_files(self):
-        """30 random and 30 mutated files of each version; scripts/agreement.sh tries more."""
-        count = int(os.environ.get("ZT_COUNT", 30))
-        verdicts = self.agree(agreement.random_files(count, int(os.environ.get("ZT_SEED", 1))))
-        for version in random_manifests.VERSIONS:
-            found = collections.Counter(verdict for label, verdict in verdicts.items() if label.startswith(version))
-            self.assertGreater(min(found[agreement.GOOD], found[agreement.BAD]), count // 2, version)
-
-    def test_planes_that_say_nothing_of_how(self):
-        """2.0: without the map, or a member, a part of planes is rotated, in groups of 128 KiB of each width and chunks of 4 MiB."""
-        values = numpy.random.default_rng(1).standard_normal(300_000).astype("<f4")
-        source = self.safetensors("in.safetensors", {"w": ("F32", [300_000], values.tobytes())})
-        path = self.path("planes.zt")
-        self.succeed("convert", source, "-o", path, "--spec", "2.0", "--zstd=planes")
-        content = path.read_bytes()
-        offset, length = struct.unpack_from("<QQ", content, len(content) - 40)
-        root = zt2read.decode_cbor(content[offset:offset + length])
-        part = root["objects"]["w"]["parts"]["data"]
-        self.assertEqual(part["encoding"], zt2read.PLANES)
-        for member in ("rotate", "group", "chunk", "planes"):
-            (part.get("planes", {}) if member != "planes" else part).pop(member, None)
-            with self.subTest(without=member):
-                changed = File()
-                changed.heap[:] = content[:offset]
-                path = self.put("changed.zt", changed.finish(zt2read.encode_cbor(root)))
-                self.succeed("verify", path, "--against", source)
-                self.assertEqual(self.agree([("", "2.0", path)]), {"": agreement.GOOD})
-
-    def test_a_root_whose_shard_is_missing(self):
-        source = self.safetensors("in.safetensors", make_safetensors.sample(dtype="F32"))
-        for spec in ("1.2", "2.0"):
-            self.path(spec).mkdir()
-            self.succeed("convert", source, "-o", self.path(spec) / "m.zt", "--spec", spec, "--shards", 2)
-            (self.path(spec) / "m-00002-of-00002.zt").unlink()
-            # of 2.0 the id is that of the root, which is there
-            root = self.run_program("id", self.path(spec) / "m.zt")
-            self.assertEqual(self.run_program("id", self.path(spec)).stdout, root.stdout)
-            for command in ("inspect", "verify", *["id"] * (spec == "1.2"), "diff", "convert", "extract"):
-                words = {"diff": (self.path(spec),), "convert": ("-o", self.path("o.zt")), "extract": ("-o", self.path("o.npz"))}
-                with self.subTest(spec, command=command):
-                    process = self.run_program(command, self.path(spec), *words.get(command, ()))
-                    self.assertIn("m-00002-of-00002.zt", process.stderr.decode())
-                    failed = process.returncode in (DIFFERS, INVALID, support.IO)  # a listing may warn instead
-                    self.assertTrue(failed or (spec, command, process.returncode) == ("2.0", "inspect", DONE), process)
-
-    def test_bytes_that_are_not_canonical(self):
-        """One tensor has one canonical file; what else holds it is not in canonical form."""
-        written, held = self.path("written.zt"), {}
-        for name, content in forged.canonical_and_not():
-            path = self.put("in.zt", content)
-            with self.subTest(name):
-                self.assertEqual(self.agree([("", "2.0", path)]), {"": agreement.GOOD})
-                self.succeed("convert", "-f", "--canonical", path, "-o", written)
-                held[written.read_bytes()] = name
-                self.assertEqual(self.run_program("verify", "--canonical", path).returncode,
-                                 DONE if content == written.read_bytes() else DIFFERS)
-                self.assertEqual(content == written.read_bytes(), name == "canonical")
-        self.assertEqual(len(held), 1)

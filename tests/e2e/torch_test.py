@@ -145,7 +145,7 @@ class Torch(EndToEnd):
 
     def test_memory_is_bounded_for_what_is_held(self):
         """Deflated files of one checkpoint hold their storages together; what was freed goes back to the system."""
-        from torch_hostile_test import dictionary, tensor
+        from pickle_assembler import dictionary, tensor
         folder = pathlib.Path(self.path("shards"))
         folder.mkdir()
         rows, columns = 6 << 10, 1 << 10
@@ -163,7 +163,7 @@ class Torch(EndToEnd):
 
     def test_memory_is_bounded_for_transposed_tensors(self):
         """Whatever is under way, with one thread and with two: 64 MiB each that are read column by column."""
-        from torch_hostile_test import dictionary, tensor
+        from pickle_assembler import dictionary, tensor
         from pickle_assembler import pickled
         rows = columns = 4096
         source, output = self.path("large.pt"), self.path("large.zt")
@@ -387,7 +387,7 @@ class Torch(EndToEnd):
         self.fail_with(INVALID, "convert", self.put("more.pt", legacy + b"x"), "-o", self.path("x.zt"), says="follow")
 
     def test_a_folder_of_shards_is_checked_against_its_index_both_ways(self):
-        from torch_hostile_test import archive, dictionary, tensor
+        from pickle_assembler import archive, dictionary, tensor
         first, second = "pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"
         folder, index = self.path("shards"), "pytorch_model.bin.index.json"
 

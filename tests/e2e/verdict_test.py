@@ -1,224 +1,108 @@
-"""One file, one verdict: inspect, verify, convert, diff and extract accept it, or refuse it with statuses of one class.
+"""One input, one verdict: all commands and the C interface accept it, or refuse it in one line, and leave nothing: see agreement.py.
 
-What the manifest shows, every command sees; what the data alone show, those that read them.
+The rows are the files of the data folder, forged ones (lib/forged*.py) and random ones. Below them is what is said of some.
 """
+import collections
+import itertools
+import json
+import lzma
+import os
 import struct
 
 import cbor2
 import numpy
 
+import agreement
+import forged
+import forged_paths
+import forged_safetensors
+import forged_torch
+import make_safetensors
 import make_zt
 import make_zt2
+import random_manifests
 import support
 import zt2read
-from make_zt2 import FLOOR, File
-from support import DIFFERS, DONE, INVALID, UNSUPPORTED
-
-# Statuses of inspect, verify, and of what reads the tensors.
-GOOD, MALFORMED, DAMAGED = (DONE, DONE, DONE), (INVALID, DIFFERS, INVALID), (DONE, DIFFERS, INVALID)
-UNDECODABLE, REFUSED = (DONE, DONE, UNSUPPORTED), (UNSUPPORTED,) * 3
+from make_zt2 import File
+from support import DATA, DIFFERS, DONE, INVALID, PROGRAM, UNSUPPORTED
 
 
-def u32s(*values):
-    return struct.pack(f"<{len(values)}I", *values)
+class OneVerdict(support.EndToEnd):
 
+    def agree(self, rows):
+        """{label: verdict} of the rows."""
+        verdicts, disputes = {}, []
+        for label, verdict, wrong in agreement.run_files(PROGRAM, agreement.LIBRARY, rows):
+            verdicts[label] = verdict
+            disputes += [f"{label}: {rule}: {said}" for rule, said in wrong]
+        if disputes:
+            self.fail(f"{len(disputes)} disputes:\n" + "\n".join(disputes))
+        return verdicts
 
-def one(name="t", content=b"abcdefgh", shape=(8,), layout="dense", attributes=None, **fields):
-    file = File()
-    file.add(name, list(shape), layout, attributes, data=file.part(content, **fields))
-    return file
+    def test_files_of_the_data_folder(self):
+        """Of those in corpus/ each keeps or breaks one rule of the specification."""
+        rows = []
+        for path in sorted(DATA.rglob("*.zt*")):
+            content = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+            if path.suffix in (".zt", ".xz") and len(content) < 1 << 22:
+                rows.append((str(path.relative_to(DATA)), None, content))
+        verdicts = self.agree(rows)
+        self.assertGreater(len(verdicts), 200)
+        corpus = json.loads((DATA / "corpus/corpus.json").read_text())
+        self.assertEqual({f"corpus/{name}" for name in corpus}, {label for label in verdicts if label.startswith("corpus/")})
+        for name, entry in corpus.items():
+            good = verdicts[f"corpus/{name}"] in (agreement.GOOD, agreement.OPAQUE)
+            self.assertEqual(good, entry["verdict"] == "accept", (name, entry.get("rule")))
 
+    def test_forged_files(self):
+        self.assertGreater(len(self.agree(list(forged.rows()))), 150)
 
-def entry_01(data, **fields):
-    return make_zt.encode_01([{"name": "t", "dtype": "float32", "shape": [2, 2], "data": data, **fields}])
+    def test_forged_torch_files(self):
+        self.assertGreater(len(self.agree(list(forged_torch.rows()))), 250)
 
+    def test_forged_safetensors_files(self):
+        self.assertGreater(len(self.agree(list(forged_safetensors.rows()))), 180)
 
-class Verdicts(support.EndToEnd):
+    def test_paths_that_no_file_may_have(self):
+        self.assertGreater(len(self.agree(list(forged_paths.rows()))), 250)
+        self.assertFalse(os.path.exists(forged_paths.OUTSIDE))
 
-    def agree(self, content, verdict, says=""):
-        path, out = self.put("in.zt", content), self.path("out.zt")
-        inspected, verified, read = verdict
-        commands = {"inspect": (inspected, "inspect", path), "verify": (verified, "verify", path), "diff": (read, "diff", path, path)}
-        for spec in ("1.2", "2.0"):
-            commands[spec] = (read, "convert", path, "-o", out, "-f", "--no-sync", "--spec", spec)
-        for name, (status, *arguments) in commands.items():
-            with self.subTest(name, says=says):
-                process = self.run_program(*arguments)
-                errors = process.stderr.decode()
-                self.assertEqual(process.returncode, status, errors)
-                if status != DONE or name == "verify":
-                    self.assertIn(says, errors)
-        return path
+    def test_random_files(self):
+        """30 random and 30 mutated files of each version; scripts/agreement.sh tries more."""
+        count = int(os.environ.get("ZT_COUNT", 30))
+        verdicts = self.agree(agreement.random_files(count, int(os.environ.get("ZT_SEED", 1))))
+        for version in random_manifests.VERSIONS:
+            found = collections.Counter(verdict.split()[0] for label, verdict in verdicts.items() if label.startswith(version))
+            self.assertGreater(min(found[agreement.GOOD], found[agreement.BAD]), count // 2, version)
 
-    # ---- 0.1 ----
+    def test_a_safetensors_file_cut_at_every_byte(self):
+        content = make_safetensors.encode(make_safetensors.sample(("a", "b"), "U8", (5,)), {"k": "v"})
+        for length in range(len(content)):
+            source = self.put("bad.safetensors", content[:length])
+            self.fail_with(INVALID, "convert", source, "-o", self.path("o.zt"), says="bad.safetensors")
+            self.assertEqual(self.entries(), ["bad.safetensors"])
 
-    def test_sparse_entries_of_0_1(self):
-        def coo(*indices, layout="sparsecoo", order="<", more=b"", **fields):
-            return entry_01(struct.pack(f"{order}{len(indices)}Qf", *indices, 1.5) + more, layout=layout, **fields)
+    def test_a_zt_file_cut_or_changed_at_every_byte(self):
+        """Header, data and footer are guarded; a changed manifest may be a valid one, and never crashes verify."""
+        self.succeed("convert", self.safetensors("i.safetensors", make_safetensors.sample(("a", "b"), "U8", (3,))), "-o", self.path("good.zt"))
+        content = self.path("good.zt").read_bytes()
+        manifest = len(content) - 16 - int.from_bytes(content[-16:-8], "little")
+        guarded = {*range(8), *range(len(content) - 16, len(content))}
+        for entry in self.json("inspect", "--json", self.path("good.zt"))["objects"]:
+            for component in entry["components"]:
+                guarded |= {*range(component["offset"], component["offset"] + component["length"])}
+        self.assertEqual(len(guarded), 8 + 16 + 6)
+        bad = (DIFFERS, INVALID, UNSUPPORTED)
+        for at in range(len(content)):
+            self.expect(bad, "verify", self.put("cut.zt", content[:at]))
+            if at in guarded or at >= manifest:
+                changed = content[:at] + bytes([content[at] ^ (0x40 if at in guarded else 0x81)]) + content[at + 1:]
+                self.expect(bad if at in guarded else (DONE, *bad), "verify", self.put("changed.zt", changed))
 
-        self.agree(coo(1, 1), GOOD)
-        self.agree(coo(1, 2), DAMAGED, "index 1 is 2, beyond the dimension of 2")
-        self.agree(coo(1, 1, more=b"abc"), DAMAGED, "the blob of 23 bytes is not a whole number of entries of 20 bytes")
-        for order in "<>":
-            self.agree(coo(1, 1, order=order, data_endianness="big"), UNDECODABLE, "it is sparse with data_endianness 'big'")
-        csr = make_zt2.u64s(0, 1, 2) + make_zt2.u64s(0, 1) + bytes(8)
-        self.agree(entry_01(csr, layout="sparsecsr"), GOOD)
-        self.agree(entry_01(csr[:8] + make_zt2.u64s(3) + csr[16:], layout="sparsecsr"), DAMAGED, "row pointer 2 is 2, less than")
-        self.agree(entry_01(csr[:16] + make_zt2.u64s(1) + csr[24:], layout="sparsecsr"), DAMAGED, "the last row pointer is 1, there are 2 indices")
-        self.agree(entry_01(csr + b"abc", layout="sparsecsr"), DAMAGED, "has 27 bytes, not a whole number of indices and values of 4 bytes")
-        both = [{"name": name, "dtype": "float32", "shape": shape, "layout": "sparsecoo", "data": struct.pack("<QQf", 1, 2, 1.5)}
-                for name, shape in (("a", [2, 3]), ("b", [2, 2]))]  # one look at one blob, a verdict for each
-        self.agree(make_zt.encode_01([both[0], both[1] | {"data": b"", "offset": 64, "size": 20}]), DAMAGED, "tensor 'b'")
-        self.agree(entry_01(bytes(8), layout="sparse"), UNDECODABLE, "does not say where its indices lie")
-
-    def test_bools_of_0_1_are_true_where_they_are_not_zero(self):
-        content = make_zt.encode_01([{"name": "t", "dtype": "bool", "shape": [4], "data": b"\0\1\2\xff"}])
-        path = self.agree(content, GOOD)
-        shared = make_zt.encode_01([{"name": "t", "dtype": "bool", "shape": [4], "data": b"\0\1\2\xff"},
-                                    {"name": "u", "dtype": "uint8", "shape": [4], "data": b"", "offset": 64, "size": 4}])
-        for source in (path, self.put("two.zt", shared)):
-            self.succeed("convert", source, "-o", self.path("out.zt"), "-f", "--no-sync")
-            found = support.read_zt(self.path("out.zt"))["objects"]
-            self.assertEqual(found["t"]["components"]["data"]["bytes"], b"\0\1\1\1")
-            if "u" in found:
-                self.assertEqual(found["u"]["components"]["data"]["bytes"], b"\0\1\2\xff")
-        entry = struct.pack("<QQB", 1, 0, 2)
-        self.agree(make_zt.encode_01([{"name": "t", "dtype": "bool", "shape": [2, 2], "layout": "sparsecoo", "data": entry}]), GOOD)
-        self.succeed("convert", self.path("in.zt"), "-o", self.path("out.zt"), "-f", "--no-sync")
-        self.assertEqual(support.read_zt(self.path("out.zt"))["objects"]["t"]["components"]["values"]["bytes"], b"\1")
-
-    def test_padding_of_0_1_is_not_defined(self):
-        content = bytearray(make_zt.encode_01([{"name": "t", "dtype": "uint8", "shape": [3], "data": b"abc"}]))
-        content[20] = 0xaa
-        self.agree(bytes(content), GOOD)
-        self.assertEqual(self.json("verify", "--json", self.path("in.zt"))["unreferenced_bytes"], 1)
-
-    def test_custom_fields_that_no_attribute_can_hold(self):
-        for value, says in ((cbor2.CBORTag(1, 5), "a value with CBOR tag 1 cannot be kept"),
-                            ({1: 2}, "a map key is an integer, only text can be a key"), (cbor2.undefined, "the CBOR value 'undefined' cannot be kept")):
-            path = self.agree(entry_01(bytes(16), when=value, kept="yes"), GOOD)
-            for command in (("inspect", path), ("convert", path, "-o", self.path("out.zt"), "-f", "--no-sync")):
-                self.assertIn(f"tensor 't': a custom field is ignored: 'when': {says}", self.run_program(*command).stderr.decode())
-            self.assertEqual(support.read_zt(self.path("out.zt"))["objects"]["t"]["attributes"], {"kept": "yes"})
-
-    def test_unknown_words_of_0_1(self):
-        self.agree(entry_01(bytes(16), encoding="lz4"), REFUSED, "encoding 'lz4' is neither 'raw' nor 'zstd'")
-        self.agree(entry_01(bytes(16), dtype="float8"), REFUSED, "dtype 'float8' is not a dtype of version 0.1.0")
-
-    # ---- 2.0 ----
-
-    def test_what_a_type_forbids_is_not_shown(self):
-        bool_2, nibble = one(content=b"\0\1\2\1", shape=(4,), type="bool").finish(), one(content=b"\x11\xf1", shape=(3,), type="f4_e2m1").finish()
-        of_1_2 = make_zt.encode_1({"t": {"shape": [4], "components": {"data": {"dtype": "bool", "data": b"\0\1\2\1"}}}})
-        for content, says in ((bool_2, "element 2 of bool is 2, neither 0 nor 1"), (of_1_2, "element 2 of bool is 2, neither 0 nor 1"),
-                              (nibble, "the last byte of an odd number of f4_e2m1 is 241, its high half is not 0")):
-            path = self.agree(content, DAMAGED, says)
-            self.fail_with(INVALID, "show", path, "t", says=says)
-        self.assertEqual(self.succeed("show", self.put("b.zt", bool_2), "t[:2]"), b"[False  True]\n")
-
-    def test_rows_that_do_not_ascend_in_any_memory(self):
-        """One row of equal columns, far more of them than memory would keep."""
-        file, count = File(), 3_000_000
-        file.add("m", [1, 4], "zt.sparse_csr/1", values=file.zstd(bytes(count), "u8", frame=1 << 20),
-                 indices=file.zstd(bytes(4 * count), "u32", frame=1 << 20), indptr=file.part(u32s(0, count), "u32"))
-        path, says = self.put("in.zt", file.finish()), "index 1 is not more than the one before in its row"
-        for memory in ((), ("--memory", "2MiB", "-T", "1")):
-            self.expect(DIFFERS, "verify", path, *memory, says=says)
-            self.fail_with(INVALID, "diff", path, path, *memory, says=says)
-            for spec in ("1.2", "2.0"):
-                self.fail_with(INVALID, "convert", path, "-o", self.path("o.zt"), "-f", "--spec", spec, *memory, says=says)
-            self.fail_with(INVALID, "extract", path, "-o", self.path("o.npz"), "-f", *memory, says=says)
-
-    def test_sparse_indices_of_2_0(self):
-        twice, unsorted = make_zt2.coo(coords=(0, 0, 1, 1)), make_zt2.csr(indices=(2, 0, 1))
-        for vendor in (False, True):
-            for file, says in ((twice, "two elements name cell 1 in C order"), (unsorted, "index 1 is not more than the one before in its row")):
-                entry = file.root["objects"]["m"]
-                entry["layout"] = entry["layout"].replace("zt.", "ztstream.", 1) if vendor else entry["layout"]
-                self.agree(file.finish(), DAMAGED, says)
-        coo = make_zt2.coo(coords=(2, 1, 2, 0))  # in no order, but once each
-        self.agree(coo.finish(), GOOD)
-        self.agree(make_zt2.coo(coords=(0, 1, 2, 4)).finish(), DAMAGED, "index 3 is 4, beyond the dimension of 4")
-        self.agree(make_zt2.coo(coords=(1, 0, 2, 1), shape=(3, 0)).finish(), DAMAGED, "tensor 'm': ")
-
-    def test_a_blob_that_is_row_pointers_and_coordinates(self):
-        for names in (("a", "b"), ("b", "a")):
-            for coords, want in (((0, 0, 2), DAMAGED), ((0, 1, 2), GOOD)):
-                file = make_zt2.File()
-                shared = file.part(make_zt2.u64s(*coords), "u64")
-                file.add(names[0], [2, 3], "zt.sparse_csr/1", values=file.part(bytes(8), "f32"),
-                         indices=file.part(make_zt2.u64s(0, 2) if coords[1] == 0 else make_zt2.u64s(2, 0), "u64"), indptr=shared)
-                file.add(names[1], [3], "zt.sparse_coo/1", values=file.part(bytes(12), "f32"), coords=shared)
-                self.agree(file.finish(), want, *["two elements name cell 0 in C order"] * (want == DAMAGED))
-
-    def test_streams_that_hold_nothing(self):
-        file = one(content=b"garbage!")
-        raw = file.root["objects"]["t"]["parts"]["data"]
-        file.root["objects"]["u"] = {"shape": [0], "layout": "dense", "parts": {"data": {
-            "dtype": "u8", "blob": raw["blob"], "encoding": "zt.zstd-seekable/1", "decoded_length": 0}}}
-        self.agree(file.finish(), DAMAGED, "tensor 'u': ")
-        for layout in ("dense", "x.y/1"):
-            for blob, length in (([FLOOR, 0], 0), ([FLOOR, 8], 1 << 62)):
-                file = one(shape=(length,), layout=layout)
-                file.root["objects"]["t"]["parts"]["data"].update(
-                    {"blob": blob, "encoding": "zt.zstd-seekable/1", "decoded_length": length})
-                self.agree(file.finish(), MALFORMED, "§5.3")
-
-    def test_vendor_names(self):
-        self.agree(one(shape=(1000,), dtype="f32", type="ztstream.foo/1").finish(), GOOD)
-        for name in ("ztstream.foo/2", "ztstream.", "ztstream./1", "ztstream.f8_e5m2/1", "ztstream.u8/1"):
-            self.agree(one(type=name).finish(), UNDECODABLE, f"type '{name}' is not known")
-        for name in ("ztstream./1", "ztstream.foo/2"):
-            self.agree(one(content=b"1234567", dtype="u8", layout=name).finish(), UNDECODABLE, f"layout '{name}' is not known")
-        path = self.agree(one(layout="ztstream.foo/1", type="ztstream.bar/1").finish(), GOOD)
-        self.succeed("convert", path, "-o", self.path("again.zt"), "--spec", "2.0", "--no-sync")
-        self.assertEqual(self.succeed("id", path), self.succeed("id", self.path("again.zt")))
-
-    def test_what_2_0_allows(self):
-        file = File()
-        file.add("t", [1 << 63, 4, 0], data=file.part(b""))
-        self.agree(file.finish(), GOOD)
-        self.agree(one(attributes={"m": {"": 1}}).finish(), GOOD)
-        self.agree(one(planes={1: 2}).finish(), GOOD)
-        for algorithm in ("foo-bar", "x.y/1", "a@b"):
-            self.agree(self.digest(f"{algorithm}:12"), GOOD, algorithm)
-        for algorithm in ("a\tb", "a b", "\x7f", "\u00e9", "fOo"):
-            self.agree(self.digest(f"{algorithm}:12"), MALFORMED, "is not an algorithm, ':'")
-        for text in ("xxh3:12", "XXH3:0123456789abcdef", "foo:xyz", "foo", ":12", "foo:"):
-            self.agree(self.digest(text), MALFORMED, f"digest '{text}' is not an algorithm")
-
-    def digest(self, text):
-        file = one()
-        file.root["objects"]["t"]["parts"]["data"]["digest"] = text
-        return file.finish()
-
-    def test_unknown_types_of_2_0_concern_their_tensor_alone(self):
-        file = one("known")
-        file.add("f6", [4], data=file.part(b"abc", "i8", type="f6_e2m3"))
-        self.agree(file.finish(), UNDECODABLE, "type 'f6_e2m3' is not known")
-        self.succeed("convert", self.path("in.zt"), "-o", self.path("some.zt"), "--include", "^known$")
-        self.agree(one(dtype="i8", type="f8_e5m2").finish(), MALFORMED, "type 'f8_e5m2' is stored as u8, not as i8")
-
-    # ---- what verify says of content that nothing vouches for ----
-
-    def test_content_without_a_digest(self):
-        none = File()
-        none.add("t", [3], data=none.part(b"abc", digest=None))
-        self.assertIn(b"good: 1 object, 1 component, no digests: content not checked, 3 B", self.succeed("verify", self.put("n.zt", none.finish())))
-        none.add("u", [3], data=none.part(b"abd"))
-        said = self.succeed("verify", self.put("n.zt", none.finish()))
-        self.assertIn(b"2 components, 1 digest matches, content of 1 component not checked, 6 B", said)
-        self.assertEqual(self.json("verify", "--json", self.path("n.zt"))["unhashed"], 1)
-        self.assertIn(b"no digests: content not checked", self.succeed("verify", self.put("u.zt", self.digest("md5:00"))))
-        empty = File()
-        empty.add("t", [0], data=empty.part(b"", digest=None))
-        self.assertIn(b"0 digests match, 0 B", self.succeed("verify", self.put("e.zt", empty.finish())))
-
-    # ---- byte planes of 2.0 ----
-
-    def test_planes_that_say_nothing_are_the_usual_ones(self):
-        values = numpy.random.default_rng(1).normal(0, 0.02, 3_000_000).astype("<f4")
-        source = self.safetensors("in.safetensors", {"t": ("F32", [3_000_000], values.tobytes())})
+    def test_planes_that_say_nothing_of_how(self):
+        """2.0: without the map, or a member, a part of planes is rotated, in groups of 128 KiB of each width and chunks of 4 MiB."""
+        values = numpy.random.default_rng(1).normal(0, 0.02, 1_200_000).astype("<f4")
+        source = self.safetensors("in.safetensors", {"t": ("F32", [1_200_000], values.tobytes())})
         usual, other = self.path("usual.zt"), self.path("other.zt")
         self.succeed("convert", source, "-o", usual, "--spec", "2.0", "--zstd=planes")
         self.succeed("convert", source, "-o", other, "--spec", "2.0", "--zstd=planes", "--chunk", "1MiB")
@@ -227,49 +111,138 @@ class Verdicts(support.EndToEnd):
         self.assertEqual([file.decode("t", "data") for file in files], [values.tobytes()] * 2)
         content = usual.read_bytes()
         offset, length, *_ = zt2read.FOOTER.unpack(content[-40:])
-        for planes in ({}, {"rotate": 1}, {"rotate": 1, "group": 4 << 17, "chunk": 4 << 20, "more": None}):
+        rows, map_of = [], {"rotate": 1, "group": 4 << 17, "chunk": 4 << 20}
+        for planes, kind, says in ((None, agreement.GOOD, ""), ({}, agreement.GOOD, ""), ({"rotate": 1}, agreement.GOOD, ""),
+                                   ({**map_of, "more": None}, agreement.GOOD, ""), ({"chunk": 0}, agreement.MALFORMED, "'chunk' is 0"),
+                                   *(({key: map_of[key] for key in pair}, agreement.GOOD, "") for pair in itertools.combinations(map_of, 2)),
+                                   ({"rotate": 2}, agreement.MALFORMED, "'rotate' is 2"), ([], agreement.MALFORMED, "'planes' is not a map")):
             root = cbor2.loads(content[offset:offset + length])
-            root["objects"]["t"]["parts"]["data"]["planes"] = planes
+            part = root["objects"]["t"]["parts"]["data"]
+            part.pop("planes", None)
+            if planes is not None:
+                part["planes"] = planes
             file = File()
-            file.heap = bytearray(content[:offset])
-            path = self.agree(file.finish(zt2read.encode_cbor(root)), GOOD)
-            self.succeed("diff", path, source)
-        for planes, says in ({"chunk": 0}, "'chunk' is 0"), ({"rotate": 2}, "'rotate' is 2"), ([], "'planes' is not a map"):
-            root["objects"]["t"]["parts"]["data"]["planes"] = planes
-            file.heap = bytearray(content[:offset])
-            self.agree(file.finish(zt2read.encode_cbor(root)), MALFORMED, says)
+            file.heap[:] = content[:offset]
+            path = self.put(f"{len(rows)}-{planes}.zt", file.finish(zt2read.encode_cbor(root)))
+            if kind == agreement.GOOD:
+                self.succeed("verify", path, "--against", source)
+            if kind != agreement.GOOD or not rows:
+                rows.append((str(planes), "2.0", path, kind, says))
+        self.agree(rows)
 
-    # ---- the canonical form ----
+    def test_a_root_whose_shard_is_missing(self):
+        source = self.safetensors("in.safetensors", make_safetensors.sample(dtype="F32"))
+        for spec in ("1.2", "2.0"):
+            self.path(spec).mkdir()
+            self.succeed("convert", source, "-o", self.path(spec) / "m.zt", "--spec", spec, "--shards", 2)
+            (self.path(spec) / "m-00002-of-00002.zt").unlink()
+            # of 2.0 the id is that of the root, which is there
+            root = self.run_program("id", self.path(spec) / "m.zt")
+            self.assertEqual(self.run_program("id", self.path(spec)).stdout, root.stdout)
+            for command in ("inspect", "verify", *["id"] * (spec == "1.2"), "diff", "convert", "extract"):
+                words = {"diff": (self.path(spec),), "convert": ("-o", self.path("o.zt")), "extract": ("-o", self.path("o.npz"))}
+                with self.subTest(spec, command=command):
+                    process = self.run_program(command, self.path(spec), *words.get(command, ()))
+                    self.assertIn("m-00002-of-00002.zt", process.stderr.decode())
+                    failed = process.returncode in (DIFFERS, INVALID, support.IO)  # a listing may warn instead
+                    self.assertTrue(failed or (spec, command, process.returncode) == ("2.0", "inspect", DONE), process)
 
-    def test_one_canonical_form_of_equal_tensors(self):
-        def canonical(change=lambda file: None, **footer):
-            file = File()
-            file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
-            file.add("t", [2], data=file.part(b"abcdefgh", "f32"))
-            change(file)
-            file.heap += bytes(-len(file.heap) % zt2read.CANONICAL)
-            return self.put("c.zt", file.finish(**footer))
+    def test_bytes_that_are_not_canonical(self):
+        """One tensor has one canonical file; what else holds it is not in canonical form."""
+        written, held = self.path("written.zt"), {}
+        for name, says, content in forged.canonical_and_not():
+            path = self.put("in.zt", content)
+            with self.subTest(name):
+                self.assertEqual(self.agree([("", "2.0", path)]), {"": agreement.GOOD})
+                self.succeed("convert", "-f", "--canonical", path, "-o", written)
+                held[written.read_bytes()] = name
+                self.assertEqual(content == written.read_bytes(), name == "canonical")
+                if says:
+                    self.fail_with(DIFFERS, "verify", "--canonical", path, says=says)
+                else:
+                    self.succeed("verify", "--canonical", path)
+        self.assertEqual(len(held), 1)
 
-        def field(path, value):
-            def change(file):
-                holder = file.root
-                for key in path[:-1]:
-                    holder = holder[key]
-                holder[path[-1]] = value
-            return change
 
-        self.succeed("verify", "--canonical", canonical())
-        part = ("objects", "t", "parts", "data")
-        says = "tensor 't': the manifest encodes it differently from the canonical form (zTensor 2.0 §6.3)"
-        for path, value, text in ((("shards",), {}, "of the manifest is not that of the canonical form"),
-                                  (("attributes",), {}, "of the manifest is not that of the canonical form"),
-                                  (("x",), 1, "of the manifest is not that of the canonical form"),
-                                  (("objects", "t", "attributes"), {}, says), (part + ("type",), "f32", says),
-                                  (part + ("later",), 1, says), (("objects", "t", "later"), 1, says)):
-            with self.subTest(path):
-                changed = canonical(field(path, value))
-                self.succeed("verify", changed)
-                self.assertIn(text, self.fail_with(DIFFERS, "verify", "--canonical", changed))
-        changed = canonical(reserved=7)
-        self.succeed("verify", changed)
-        self.fail_with(DIFFERS, "verify", "--canonical", changed, says="the footer is not that of the canonical form")
+class WhatIsSaid(support.EndToEnd):
+    """And what becomes of what 0.1 and 2.0 leave open."""
+
+    def one(self, name="t", **fields):
+        file = File()
+        file.add(name, [8], data=file.part(b"abcdefgh", **fields))
+        return file
+
+    def test_bools_of_0_1_are_true_where_they_are_not_zero(self):
+        bools = {"name": "t", "dtype": "bool", "shape": [4], "data": b"\0\1\2\xff"}
+        numbers = {"name": "u", "dtype": "uint8", "shape": [4], "data": b"", "offset": 64, "size": 4}
+        sparse = {"name": "t", "dtype": "bool", "shape": [2, 2], "layout": "sparsecoo", "data": struct.pack("<QQB", 1, 0, 2)}
+        for entries, want in (([bools], {"t": b"\0\1\1\1"}), ([bools, numbers], {"t": b"\0\1\1\1", "u": b"\0\1\2\xff"}), ([sparse], {"t": b"\1"})):
+            found = self.converted(self.put("in.zt", make_zt.encode_01(entries)), "--no-sync")["objects"]
+            self.assertEqual({name: each["components"].get("values", each["components"].get("data"))["bytes"] for name, each in found.items()},
+                             want)
+
+    def test_padding_of_0_1_is_not_defined(self):
+        content = bytearray(make_zt.encode_01([{"name": "t", "dtype": "uint8", "shape": [3], "data": b"abc"}]))
+        content[20] = 0xaa
+        self.assertEqual(self.json("verify", "--json", self.put("in.zt", bytes(content)))["unreferenced_bytes"], 1)
+
+    def test_custom_fields_that_no_attribute_can_hold(self):
+        for value, says in ((cbor2.CBORTag(1, 5), "a value with CBOR tag 1 cannot be kept"),
+                            ({1: 2}, "a map key is an integer, only text can be a key"), (cbor2.undefined, "the CBOR value 'undefined' cannot be kept")):
+            path = self.put("in.zt", make_zt.encode_01([{"name": "t", "dtype": "float32", "shape": [2, 2], "data": bytes(16), "when": value,
+                                                         "kept": "yes"}]))
+            for command in (("inspect", path), ("convert", path, "-o", self.path("out.zt"), "-f", "--no-sync")):
+                self.expect(DONE, *command, says=f"tensor 't': a custom field is ignored: 'when': {says}")
+            self.assertEqual(support.read_zt(self.path("out.zt"))["objects"]["t"]["attributes"], {"kept": "yes"})
+
+    def test_what_a_type_forbids_is_not_shown(self):
+        made = {row[0]: (row[2], row[4]) for row in forged.rows() if len(row) > 4}
+        for name in ("2.0 a bool of 2", "1.2 a bool of 2", "2.0 f4 of odd count, high nibble"):
+            content, says = made[name]
+            self.fail_with(INVALID, "show", self.put("in.zt", content), "a", says=says)
+        self.assertEqual(self.succeed("show", self.put("b.zt", made["2.0 a bool of 2"][0]), "a[:2]"), b"[False  True]\n")
+
+    def test_rows_that_do_not_ascend_in_any_memory(self):
+        """One row of equal columns, far more of them than memory would keep."""
+        file, count = File(), 3_000_000
+        file.add("m", [1, 4], "zt.sparse_csr/1", values=file.zstd(bytes(count), "u8", frame=1 << 20),
+                 indices=file.zstd(bytes(4 * count), "u32", frame=1 << 20), indptr=file.part(forged.u32s(0, count), "u32"))
+        path, says = self.put("in.zt", file.finish()), "index 1 is not more than the one before in its row"
+        for memory in ((), ("--memory", "2MiB", "-T", "1")):
+            self.expect(DIFFERS, "verify", path, *memory, says=says)
+            self.fail_with(INVALID, "diff", path, path, *memory, says=says)
+            for spec in ("1.2", "2.0"):
+                self.fail_with(INVALID, "convert", path, "-o", self.path("o.zt"), "-f", "--spec", spec, *memory, says=says)
+            self.fail_with(INVALID, "extract", path, "-o", self.path("o.npz"), "-f", *memory, says=says)
+
+    def test_vendor_names_are_kept(self):
+        file = File()
+        file.add("t", [8], "ztstream.foo/1", data=file.part(b"abcdefgh", type="ztstream.bar/1"))
+        path = self.put("in.zt", file.finish())
+        self.succeed("convert", path, "-o", self.path("again.zt"), "--spec", "2.0", "--no-sync")
+        self.assertEqual(self.succeed("id", path), self.succeed("id", self.path("again.zt")))
+
+    def test_unknown_types_of_2_0_concern_their_tensor_alone(self):
+        file = self.one("known")
+        file.add("f6", [4], data=file.part(b"abc", "i8", type="f6_e2m3"))
+        path = self.put("in.zt", file.finish())
+        self.fail_with(UNSUPPORTED, "convert", path, "-o", self.path("some.zt"), says="type 'f6_e2m3' is not known")
+        self.succeed("convert", path, "-o", self.path("some.zt"), "--include", "^known$")
+
+    def test_content_without_a_digest(self):
+        none = self.one(digest=None)
+        self.assertIn(b"good: 1 object, 1 component, no digests: content not checked, 8 B", self.succeed("verify", self.put("n.zt", none.finish())))
+        none.add("u", [3], data=none.part(b"abd"))
+        said = self.succeed("verify", self.put("n.zt", none.finish()))
+        self.assertIn(b"2 components, 1 digest matches, content of 1 component not checked, 11 B", said)
+        self.assertEqual(self.json("verify", "--json", self.path("n.zt"))["unhashed"], 1)
+        self.assertIn(b"no digests: content not checked", self.succeed("verify", self.put("u.zt", forged.only_digest("md5:00"))))
+        empty = File()
+        empty.add("t", [0], data=empty.part(b"", digest=None))
+        self.assertIn(b"0 digests match, 0 B", self.succeed("verify", self.put("e.zt", empty.finish())))
+
+    def test_json_names_object_and_component_of_a_file_that_does_not_open(self):
+        process = self.run_program("verify", "--json", DATA / "corpus/csr_i64.zt")
+        self.assertEqual(process.returncode, DIFFERS)
+        self.assertEqual(json.loads(process.stdout)["problems"],
+                         [{"object": "s", "component": "indices", "message": "it is of dtype i64, indices are u64"}])

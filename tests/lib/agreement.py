@@ -1,10 +1,16 @@
-"""agreement.py: gives one file after another to every command and to the C interface, which must say the same of it.
+"""agreement.py: gives one input after another to every command and to the C interface, which must say the same of it.
 
   scripts/agreement.sh N [SEED] [--program PROGRAM] [--library LIBRARY] [--keep FOLDER] [--files FILE...]
 
 Tries N random and N mutated files of each version (random_manifests.py), beginning with SEED, or the files. `verify` reads
-everything, so its verdict is that of the file: good, opaque (good, but a part is in an encoding that nobody here knows),
-bad or unknown (well formed, of a kind that is not supported). The rules below say what follows for everybody else.
+everything, so its verdict is that of a .zt file, and diff's that of any other: good, opaque (good, but a part is in an
+encoding that nobody here knows), bad or unknown (well formed, of a kind that is not supported), of the last two whether a
+listing shows it already. The rules below say what follows for everybody else. Whoever fails says it in one line, leaves nothing
+behind and takes little memory.
+
+The rows are those of the forged*.py beside this, which e2e/verdict_test.py tries: (label, version or format, what the input is,
+what its verdict must begin with, what must be said of it). An input is a path, bytes, what random_file takes, or {path: bytes}
+for several files, of which the first is given (a folder where there are no bytes).
 """
 import argparse
 import collections
@@ -16,6 +22,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -29,22 +36,30 @@ from support import DIFFERS, DONE, HERE, INVALID, PROGRAM, UNSUPPORTED, USAGE
 LIBRARY = os.environ.get("ZT_LIBRARY")
 PATIENCE = 60
 UNVERIFIED = 8  # of the C interface: good, as far as could be checked
+MEMORY = 256  # MiB that any run may take
+# A row says BAD where it leaves open which of the two it is, and so UNKNOWN.
 GOOD, OPAQUE, BAD, UNKNOWN = "good", "opaque", "bad", "unknown"
+DAMAGED, MALFORMED, REFUSED = "bad data", "bad header", "unknown header"
+ONE_LINE = re.compile(r"(ztstream: warning: [^\n]+\n)*ztstream: (?!warning)[^\n]+\n?")
+# Formats that may come through a pipe, and how their files are named.
+PIPED = ("safetensors", "torch-stream")
+NAMES = {"safetensors": "in.safetensors", "safetensors-file": "in.safetensors", "torch": "in.pt", "torch-stream": "in.pt"}
 
-# What each command may answer to a file of each verdict. A bad file may look well where no data is read.
+# What each command may answer to a file of each verdict where a listing shows nothing: bad data look well if none is read.
 ANSWERS = {
-    "inspect": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE, INVALID}, UNKNOWN: {DONE, UNSUPPORTED}},
+    "inspect": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE}, UNKNOWN: {DONE}},
     # What it skips it says; a digest that nobody knows is no error.
     "stats": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE, INVALID}, UNKNOWN: {DONE, UNSUPPORTED}},
     # The digests of a 2.0 file are its identity, so that no data is read.
     "id": {GOOD: {DONE}, OPAQUE: {DONE, UNSUPPORTED}, BAD: {DONE, INVALID}, UNKNOWN: {UNSUPPORTED}},
-    "diff": {GOOD: {DONE}, OPAQUE: {UNSUPPORTED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
-    "convert": {GOOD: {DONE}, OPAQUE: {UNSUPPORTED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
-    "extract": {GOOD: {DONE}, OPAQUE: {UNSUPPORTED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
-    "C open": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE, INVALID}, UNKNOWN: {DONE, UNSUPPORTED}},
+    **{command: {GOOD: {DONE}, OPAQUE: {UNSUPPORTED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}}
+       for command in ("diff", "convert", "extract", "extract DIR/", "convert -")},
+    "C open": {GOOD: {DONE}, OPAQUE: {DONE}, BAD: {DONE}, UNKNOWN: {DONE}},
     "C verify": {GOOD: {DONE, UNVERIFIED}, OPAQUE: {UNVERIFIED}, BAD: {INVALID}, UNKNOWN: {UNSUPPORTED}},
     "C read": {GOOD: {DONE}, OPAQUE: {DONE, UNSUPPORTED}, BAD: {DONE, INVALID}, UNKNOWN: {UNSUPPORTED}},
 }
+# To what a listing shows everybody answers the same.
+OF_HEADERS = {MALFORMED: {INVALID}, REFUSED: {UNSUPPORTED}}
 
 # Conversions tried; the first word of the label is the version written. To its own version a good file always converts.
 CONVERSIONS = {"1.2": ["--spec", "1.2"], "1.2 zstd": ["--spec", "1.2", "--zstd", "--min-gain", "0"], "2.0": ["--spec", "2.0"],
@@ -57,6 +72,7 @@ CANNOT = [
      "numpy's arrays and scipy's matrices are what an .npz holds"),
     ("npz", "a zip archive's names", UNSUPPORTED, "names in a zip archive end at a zero"),
     ("npz", "would be unpacked outside its folder", UNSUPPORTED, "an archive must not write outside its folder"),
+    ("safetensors", "cannot be written to safetensors|safetensors has no type|ends within a byte", UNSUPPORTED, "safetensors are dense, and of its own types"),
     ("2.0|canonical|id", "§3[.]5|has no empty names|names of at most 1024|holds U.0000", USAGE,
      "names of 2.0 have 1 to 1,024 bytes and no zero"),
     ("1[.]2", "keeps the format .* for itself", USAGE, "1.2 keeps byte planes under a format of that name"),
@@ -126,66 +142,107 @@ class Library:
 
 
 class Checker:
-    """Gives files to everybody; check() returns what disagrees, as (rule, what was said)."""
+    """Gives inputs to everybody; check() returns what disagrees, as (rule, what was said)."""
 
     def __init__(self, program, folder, library=LIBRARY):
         self.program, self.folder = str(program), pathlib.Path(folder)
+        self.out = self.folder / "out"  # empty before each command
+        self.out.mkdir()
         self.library = Library(library) if library else None
+        with open(self.program, "rb") as file:
+            self.bounded = b"san_init" not in file.read()  # sanitizers take memory of their own
 
-    def run(self, *words):
+    def run(self, *words, stdin=None):
         done = subprocess.run([self.program, *map(str, words)], capture_output=True, timeout=PATIENCE, check=False,
-                              stdin=subprocess.DEVNULL)
-        said = (done.stderr or b"").decode(errors="replace").strip().replace(f"ztstream: {self.path}: ", "")
-        return done.returncode, said, done.stdout
+                              input=stdin or b"", cwd=self.folder)
+        return done.returncode, done.stderr.decode(errors="replace").strip(), done.stdout
 
     def verdict(self):
-        status, said, out = self.run("verify", "--json", "-T1", self.path)
+        if self.native:
+            status, said, out = self.run("verify", "--json", "-T1", self.path)
+        else:
+            status, said, _ = self.run("diff", "-T1", *self.given, self.path)
+            out = b"{}"
         if status not in (DONE, DIFFERS, INVALID, UNSUPPORTED):
             raise Disagreement(f"exit status {status}: {said}")
         report = json.loads(out or b"{}")
-        problems = [problem["message"] for problem in report.get("problems", [])]
+        problems = [f"tensor '{each.get('object')}': {each['message']}" for each in report.get("problems", [])]
         self.padded = status == DIFFERS and all(UNREAD in problem for problem in problems)
         self.undecodable = bool(report.get("undecodable"))
         if status == DONE:
-            return OPAQUE if report.get("undecodable") else GOOD, " ".join(report.get("undecodable", []))
+            return OPAQUE if report.get("undecodable") else GOOD, " ".join(report.get("undecodable", []) + [said])
         return UNKNOWN if status == UNSUPPORTED else BAD, "; ".join(problems) or said
 
-    def check(self, path, version=None):
-        self.path, self.wrong = pathlib.Path(path), []
+    def check(self, path, version=None, want="", says=()):
+        """`want`: what the verdict must begin with. `says`: what all must say who find fault; of a good file, verify."""
+        before = self.files()
+        self.path, self.wrong, self.says = path, [], (says,) if isinstance(says, str) else says
+        self.given = ["--from", "torch", path] if (version or "").startswith("torch") else [path]
+        self.native = version is None or version[0] in "012"
+        self.kind, self.several = GOOD, version == "folder"
         try:
             self.kind, self.why = self.verdict()
         except Disagreement as fault:
             return GOOD, [("verify", str(fault))]
-        self.independent()
-        self.inspect = self.answer("inspect", *self.run("inspect", "--json", self.path)[:2])
+        self.plain = self.kind in (GOOD, OPAQUE)
+        status, said, out = self.run("inspect", "--json", *self.given)
+        if json.loads(out or b"{}").get("ok") != (status == DONE):
+            self.disagree("inspect --json", status, out[:300])
+        if not self.plain and status != DONE:
+            self.kind = MALFORMED if self.kind == BAD else REFUSED
+        elif self.kind == BAD:
+            self.kind = DAMAGED
+        self.inspect = self.answer("inspect", status, said)
+        if want and not self.kind.startswith(want):
+            self.disagree("the table of forged files", want, "")
+        for text in self.says:
+            if text not in self.why and (not self.plain or self.native):
+                self.disagree("verify", "another message", f"not: {text}")
         if "manifest: " in self.why and self.inspect == DONE:
             self.disagree("inspect", DONE, "accepts what the manifest shows")
-        self.answer("stats", *self.run("inspect", "--stats", "-T1", self.path)[:2])
-        self.answer("diff", *self.run("diff", "-T1", self.path, self.path)[:2])
-        status, said, identity = self.run("id", "-T1", self.path)
+        if self.native:
+            self.independent()
+            self.ask("diff", "diff", "-T1", path, path)
+        self.ask("stats", "inspect", "--stats", "-T1", *self.given)
+        status, said, identity = self.run("id", "-T1", *self.given)
         self.answer("id", status, said, target="")
-        for label, options in CONVERSIONS.items():
+        every = self.native and self.inspect == DONE  # others are opened, or refused, alike
+        for label, options in list(CONVERSIONS.items())[:None if every else 1]:
             self.convert(label, options, identity, version)
-        out = self.folder / "out.npz"
-        self.answer("extract", *self.run("extract", "-T1", "-f", "--no-sync", self.path, "-o", out)[:2], target="npz")
-        for call, (status, said) in (self.library.answers(self.path) if self.library else {}).items():
+        self.ask("extract", "extract", "-q", "-T1", "--no-sync", *self.given, "-o", "out/o.npz", target="npz")
+        self.clear()
+        if not self.plain:
+            self.ask("extract DIR/", "extract", "-q", "-T1", "--no-sync", *self.given, "--to", "safetensors", "-o", "out/d/",
+                     target="safetensors")
+            self.clear()
+            if version in PIPED:
+                self.ask("convert -", "convert", "-q", *self.given[:-1], "-", "-o", "out/o.zt", stdin=path.read_bytes())
+            self.clear()
+        answers = self.library.answers(path) if self.library and len(self.given) == 1 else {}
+        for call, (status, said) in answers.items():
             self.answer(call, status, said)
-            if call == "C open" and status != self.inspect:
-                self.disagree(call, status, f"inspect says {self.inspect}: {said}")
+        if self.files() != before:
+            self.disagree("somebody", "leaves", sorted(self.files() - before))
+        used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
+        if self.bounded and used > MEMORY:
+            self.disagree("one of these or of those before", f"takes {used} MiB", "")
         return self.kind, self.wrong
 
     def has_identity(self, label):
         """Whether a conversion keeps the identity (2.0, 6.4): it is made of the digests that a file has, whatever their algorithm,
-        of its attributes, also where they are an empty map, and of the dtypes of indices, which 1.2 widens."""
-        content = self.path.read_bytes()
+        of its attributes, also where they are an empty map, of layouts, also where 2.0 has a name for one of ours, and of the dtypes
+        of indices, which 1.2 widens."""
+        content = self.path.read_bytes() if self.native else b""
         if content[:4] != b"\x89ZT2":
             return True
-        other = re.search(rb"(?<!xxh3):[0-9a-f]{2}|jattributes\xa0", content)
+        other = re.search(rb"(?<!xxh3):[0-9a-f]{2}|jattributes\xa0|ztstream[.]sparse", content)
         return not other and not (label.startswith("1") and b"zt.sparse" in content and b"u32" in content)
 
     def independent(self):
         """What is good can be read by the tests' own readers, and a bad 2.0 file cannot, where all of it can be looked at."""
         content, accepted, whole, said = self.path.read_bytes(), True, False, ""
+        if b"ztstream.file" in content and not self.plain:  # of the paths of a model's files they know nothing
+            return
         try:
             if content[:8] == zt2read.MAGIC:
                 whole = not zt2read.open_file(self.path).verify() and b"crc32c" not in content
@@ -193,66 +250,100 @@ class Checker:
                 ztread.read_file(self.path)
         except Exception as fault:  # it reads hostile files without care
             accepted, said = False, repr(fault)
-        if not accepted and self.kind in (GOOD, OPAQUE) or accepted and whole and self.kind == BAD:
+        if not accepted and self.plain or accepted and whole and self.kind in (DAMAGED, MALFORMED):
             self.disagree("an independent reader", DONE if accepted else INVALID, said)
 
     def disagree(self, who, status, said):
-        self.wrong.append((f"{self.kind}, {who} {status}", f"verify: {self.why[:300]}\n{said[-300:]}"))
+        self.wrong.append((f"{self.kind}, {who} {status}", f"verify: {self.why[:300]}\n{str(said)[-300:]}"))
+
+    def files(self):
+        return {os.path.join(folder, name) for folder, _, names in os.walk(self.folder) for name in names}
+
+    def clear(self):
+        for path in self.out.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def ask(self, who, *words, target=None, own=False, stdin=None):
+        """Runs a command and judges its answer. A failure is told in one line and leaves nothing."""
+        status, said, out = self.run(*words, stdin=stdin)
+        left = os.listdir(self.out)
+        named = self.several or ("standard input" if "-" in words else self.path.name) in said
+        if status != DONE and (left or out or not named or not ONE_LINE.fullmatch(said)):
+            self.disagree(who, status, f"leaves {left}, prints {out[:100]!r}, says {said}")
+        return self.answer(who, status, said, target, own)
 
     def answer(self, who, status, said, target=None, own=False):
-        allowed = ANSWERS[who][self.kind] | ({UNSUPPORTED} if self.undecodable and self.kind == BAD else set())
+        allowed = OF_HEADERS.get(self.kind) or ANSWERS[who][self.kind.split()[0]]
+        if self.undecodable and self.kind == DAMAGED:
+            allowed = allowed | {UNSUPPORTED}
         if self.padded:
             allowed = allowed | ANSWERS[who][GOOD]
-        if status not in allowed and not (target is not None and not own and self.cannot(who, target, status, said)):
+        cannot = target is not None and not own and self.cannot(target or who, status, said)
+        if status not in allowed and not cannot:
             self.disagree(f"{who} {target}" if target else who, status, said)
+        if status in (INVALID, UNSUPPORTED) and self.kind != GOOD and not cannot:
+            for text in self.says:
+                if text not in said:
+                    self.disagree(who, "another message", said)
         return status
 
-    def cannot(self, who, target, status, said):
-        return (self.kind in (GOOD, OPAQUE) or self.inspect == DONE) and any(
-            re.search(where, target or who) and status == answer and re.search(text, said) for where, text, answer, _ in CANNOT)
+    def cannot(self, who, status, said):
+        return (self.plain or self.inspect == DONE) and any(
+            re.search(where, who) and status == answer and re.search(text, said) for where, text, answer, _ in CANNOT)
 
     def convert(self, label, options, identity, version):
-        out = self.folder / "out.zt"
-        out.unlink(missing_ok=True)
-        own = version is not None and label.split()[0] == version
-        status, said, _ = self.run("convert", "-q", "-T1", "--no-sync", *options, self.path, "-o", out)
-        if self.answer("convert", status, said, label, own) != DONE:
-            if out.exists():
-                self.disagree(f"convert {label}", status, "leaves an output")
-            return
-        canonical = ["--canonical"] if label == "canonical" else []
-        for command in (["verify", "-T1", out, *canonical], ["diff", "-T1", self.path, out]):
-            status, said, text = self.run(*command)
-            if status != DONE and self.kind == GOOD:
-                self.disagree(f"{command[0]} of convert {label}", status, said or text.decode(errors="replace"))
-        status, said, other = self.run("id", "-T1", out)
-        if self.kind == GOOD and identity and self.has_identity(label) and (status, other.split()[:1]) != (DONE, identity.split()[:1]):
-            self.disagree(f"id of convert {label}", status, said or f"{other.decode().strip()}, not {identity.decode().strip()}")
+        out = self.out / "o.zt"
+        status = self.ask("convert", "convert", "-q", "-T1", "--no-sync", *options, *self.given, "-o", out, target=label,
+                          own=version is not None and label.split()[0] == version)
+        if status == DONE and self.kind == GOOD:
+            asked = [["diff", "-T1", self.path, out]]
+            if label == "canonical" or not self.library:
+                asked.append(["verify", "-T1", *["--canonical"] * (label == "canonical"), out])
+            elif (verified := self.library.answers(out)["C verify"])[0] not in (DONE, UNVERIFIED):
+                self.disagree(f"C verify of convert {label}", *verified)
+            for command in asked:
+                status, said, text = self.run(*command)
+                if status != DONE:
+                    self.disagree(f"{command[0]} of convert {label}", status, said or text.decode(errors="replace"))
+            status, said, other = self.run("id", "-T1", out)
+            if identity and self.has_identity(label) and (status, other.split()[:1]) != (DONE, identity.split()[:1]):
+                self.disagree(f"id of convert {label}", status, said or f"{other.decode().strip()}, not {identity.decode().strip()}")
+        self.clear()
 
 
 def random_file(seed, version, mutate):
     return random_manifests.make(random.Random(f"{seed} {version} {mutate}"), version, mutate)
 
 
-def try_files(program, library, files, keep):
-    """`files`: (label, version, a path, its bytes, or what random_file takes). [(label, verdict, what disagrees)]."""
+def put(folder, version, source):
+    """Writes an input of a row below the folder, and returns the path of what is given to the commands."""
+    if isinstance(source, (str, pathlib.Path)):
+        return pathlib.Path(source)
+    if isinstance(source, tuple):
+        source = random_file(*source)
+    files = source if isinstance(source, dict) else {NAMES.get(version, "in.zt"): source}
+    for name, content in files.items():
+        path = folder / name
+        (path if content is None else path.parent).mkdir(parents=True, exist_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+    return folder / next(iter(files))
+
+
+def try_files(program, library, rows, keep):
+    """[(label, verdict, what disagrees)] of the rows, of which the last two members may lack."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="agreement-"))
     checker, found = Checker(program, folder, library), []
-    for label, version, source in files:
-        path = folder / "in.zt"
-        if isinstance(source, tuple):
-            path.write_bytes(random_file(*source))
-        elif isinstance(source, bytes):
-            path.write_bytes(source)
-        else:
-            path = pathlib.Path(source)
+    for label, version, source, *wanted in rows:
+        path = put(folder / "in", version, source)
         try:
-            kind, wrong = checker.check(path, version)
+            kind, wrong = checker.check(path, version, *wanted)
         except subprocess.TimeoutExpired as fault:
             kind, wrong = BAD, [("hangs", str(fault))]
         found.append((label, kind, wrong))
         if wrong and keep and isinstance(source, tuple):
             shutil.copy(path, pathlib.Path(keep) / f"{label.replace(' ', '-')}.zt")
+        shutil.rmtree(folder / "in", ignore_errors=True)
     shutil.rmtree(folder)
     return found
 

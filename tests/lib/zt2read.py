@@ -218,6 +218,7 @@ class Part:
         self.size = self.length if self.encoding is None else declared
         self.digest = field(holder, "digest", str, where, required=False)
         self.planes = field(holder, "planes", dict, where, required=False) if self.encoding == PLANES else None
+        need(not self.planes or self.planes.get("rotate", 0) in (0, 1) and self.planes.get("chunk") != 0, "Encoding", f"{where}: planes")
         if self.digest is not None:
             check_digest(self.digest, where)
 
