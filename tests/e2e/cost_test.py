@@ -21,6 +21,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import typing
 import unittest
 import zipfile
@@ -46,14 +47,27 @@ OUTPUT_FLOOR = 65536   # bytes
 BASE = {1: 96, 8: 224}
 OUTPUT_BASE = 2 << 20
 
-# Prints exit status, seconds of processor time and MiB of a command whose texts go to two files.
+# A small program of its own starts those that are measured: the memory of its parent counts as a child's at first. Of each it
+# prints the exit status, the seconds of processor time and the MiB.
 STARTER = """
-import resource, subprocess, sys
-with open(sys.argv[1], "wb") as out, open(sys.argv[2], "wb") as err:
-    status = subprocess.run(sys.argv[3:], stdin=0, stdout=out, stderr=err, timeout=300, check=False).returncode
-used = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(status, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+import json, os, subprocess, sys
+for line in sys.stdin:
+    words, folder, stdin, *texts = json.loads(line)
+    with open(stdin, "rb") as source, open(texts[0], "wb") as out, open(texts[1], "wb") as err:
+        child = subprocess.Popen(words, cwd=folder, stdin=source, stdout=out, stderr=err)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    print(child.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, flush=True)
 """
+OF_THREAD, STARTED = threading.local(), []
+
+
+def starter():
+    """The starter of this thread."""
+    if not hasattr(OF_THREAD, "starter"):
+        OF_THREAD.starter = subprocess.Popen([sys.executable, "-SEc", STARTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        STARTED.append(OF_THREAD.starter)
+    return OF_THREAD.starter
 
 
 # ---- names that collide --------------------------------------------------------------------------------------------
@@ -663,10 +677,11 @@ class Measured(typing.NamedTuple):
 def measure(command, threads, folder, words):
     command = [words.get(word, word) for word in command]
     out, err = folder / "stdout", folder / "stderr"
-    with open(folder / words["{}"] if "-" in command[1:2] else os.devnull, "rb") as source:
-        done = subprocess.run([sys.executable, "-SEc", STARTER, out, err, PROGRAM, *command, "-T", str(threads), "--progress", "never"],
-                              cwd=folder, stdin=source, stdout=subprocess.PIPE, check=True)
-    status, seconds, memory = done.stdout.split()
+    source = folder / words["{}"] if "-" in command[1:2] else os.devnull
+    asked = [[PROGRAM, *command, "-T", str(threads), "--progress", "never"], *map(str, (folder, source, out, err))]
+    process = starter()
+    print(json.dumps(asked), file=process.stdin, flush=True)
+    status, seconds, memory = process.stdout.readline().split()
     output = out.stat().st_size + err.stat().st_size
     with open(err, "rb") as file:
         file.seek(max(0, err.stat().st_size - 200))
@@ -758,6 +773,11 @@ def try_case(make, count, commands):
 
 
 class Cost(unittest.TestCase):
+
+    @classmethod
+    def tearDownClass(cls):
+        for process in STARTED:
+            process.communicate()
 
     def test_twice_as_much_costs_about_twice_as_much(self):
         chosen = [case for case in CASES if os.environ.get("ZT_COST_ONLY", "") in case[0].__name__]
