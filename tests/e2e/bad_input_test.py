@@ -5,7 +5,7 @@ import shutil
 import struct
 
 import support
-from support import DONE, INVALID, IO
+from support import INVALID, IO
 
 import make_safetensors
 

@@ -21,11 +21,10 @@ import unittest
 import numpy
 
 import support
-from support import DATA, DONE, EXISTS, INVALID, IO, OLD, PATIENCE, PROGRAM
+from support import DATA, DONE, EXISTS, INVALID, IO, OLD, PATIENCE, PROGRAM, SHIM, shim
 
 import make_safetensors
 
-SHIM = os.environ.get("ZT_FAULT_SHIM")
 ALL = os.environ.get("ZT_FAULTS") == "all"
 
 READS, WRITES = ("pread", "preadv", "read"), ("pwrite", "pwritev", "write", "writev")
@@ -123,8 +122,7 @@ class Faults(support.EndToEnd):
         output, log = out / "o.zt", self.path(f"log-{number}")
         if older:
             output.write_bytes(OLD)
-        environment = dict(os.environ, LD_PRELOAD=SHIM, FAULT_CALLS="," + ",".join(calls) + ",", FAULT_KIND=kind,
-                           FAULT_AT=str(at), FAULT_LOG=str(log))
+        environment = shim(calls, kind, at, log)
         process = subprocess.run(
             [PROGRAM, "convert", "-q", *(["-f"] if older else []), *options, *given.options, str(given.argument), "-o",
              "-" if to_stdout else str(output)],
@@ -193,8 +191,7 @@ class Faults(support.EndToEnd):
     def run_extract(self, model, folder, calls, at):
         """extract -f -o FOLDER/ with that call failing: the process, the lines of the log and what is in the folder."""
         log = self.path("log")
-        environment = dict(os.environ, LD_PRELOAD=SHIM, FAULT_CALLS="," + ",".join(calls) + ",", FAULT_AT=str(at),
-                           FAULT_KIND=str(errno.EIO), FAULT_LOG=str(log))
+        environment = shim(calls, str(errno.EIO), at, log)
         process = subprocess.run([PROGRAM, "extract", "-q", "-f", "-T", "1", model, "-o", f"{folder}/"],
                                  capture_output=True, timeout=PATIENCE, env=environment, check=False)
         found = {each.name: each.read_bytes() for each in folder.iterdir()} if folder.exists() else None

@@ -19,7 +19,7 @@ import zipfile
 import h5py
 import numpy
 
-from support import DATA, DONE, INVALID, IO, PATIENCE, PROGRAM, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, DONE, INVALID, IO, PATIENCE, PROGRAM, SHIM, UNSUPPORTED, EndToEnd, read_zt, shim
 
 FILES = DATA / "hdf5"
 EXPECTED = json.loads((FILES / "expected.json").read_text())
@@ -350,14 +350,13 @@ class Hdf5(EndToEnd):
             time.sleep(0.01)
         self.assertFalse(pathlib.Path(f"/proc/{found[0]}").exists())
 
-    @unittest.skipUnless(os.environ.get("ZT_FAULT_SHIM"), "no fault shim was built")
+    @unittest.skipUnless(SHIM, "no fault shim was built")
     def test_the_process_reaches_no_other(self):
         """Its filter lets it send signals to itself alone, and map no file: what libhdf5 was made to do stays in it."""
         source, log = self.path("m.h5"), self.path("log")
         with h5py.File(source, "w") as file:
             file.create_dataset("w", data=numpy.arange(100), compression="gzip")
-        environment = dict(os.environ, LD_PRELOAD=os.environ["ZT_FAULT_SHIM"], FAULT_CALLS=",none,", FAULT_KIND="confined",
-                           FAULT_AT="0", FAULT_LOG=str(log))
+        environment = shim(("none",), "confined", 0, log)
         subprocess.run([PROGRAM, "convert", "-q", source, "-o", self.path("x.zt")], env=environment, check=True)
         line = next(line for line in log.read_text().splitlines() if line.startswith("confined"))
         self.assertEqual(line.split(), ["confined", "1", str(errno.EPERM), str(errno.EPERM), "0"])

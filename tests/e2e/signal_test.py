@@ -25,22 +25,16 @@ import unittest
 import numpy
 
 import support
-from support import DATA, DONE, EXISTS, INTERRUPTED, INVALID, OLD, PATIENCE, PROGRAM
+from support import DONE, EXISTS, INTERRUPTED, INVALID, OLD, PATIENCE, PROGRAM, SHIM, shim
 
 import make_safetensors
 
-SHIM = os.environ.get("ZT_FAULT_SHIM")
 STEPS = os.environ.get("ZT_SIGNALS", "8")
 CALLS = ("read", "pread", "preadv", "write", "writev", "pwrite", "pwritev", "open", "close", "fsync", "syncfs", "ftruncate",
          "flock", "renameat2")
 SLOW = ("flock", "fsync", "syncfs", "renameat2")  # locks take their time on NFS
 BEYOND = 2600  # milliseconds: the program ends itself two seconds after a signal
 LEFT = re.compile(r"(.*/)?\.[^/]+\.[0-9]+-[0-9]+\.ztstream-tmp(/.*)?")
-
-
-def shim(calls, kind, at, log, **more):
-    return dict(os.environ, LD_PRELOAD=SHIM, FAULT_CALLS="," + ",".join(calls) + ",", FAULT_KIND=kind, FAULT_AT=str(at),
-                FAULT_LOG=str(log), **{key: str(value) for key, value in more.items()})
 
 
 def contents(folder):
@@ -80,6 +74,8 @@ class Signals(support.EndToEnd):
         yield "convert", Command(["convert", source, "-o", "OUT/o.zt"])
         yield "convert -f", Command(["convert", "-f", "--zstd", source, "-o", "OUT/o.zt"], old)
         yield "convert --no-sync", Command(["convert", "-f", "--no-sync", source, "-o", "OUT/o.zt"], old)
+        for options in (["--spec", "2.0"], ["--spec", "2.0", "--zstd=planes"], ["--canonical"]):
+            yield " ".join(["convert", *options]), Command(["convert", "-f", *options, source, "-o", "OUT/o.zt"], old)
         yield "convert -", Command(["convert", "-", "-o", "OUT/o.zt"], stdin=source.read_bytes())
         yield "convert -o -", Command(["convert", source, "-o", "-"], product=True)
         yield "convert --shards", Command(["convert", "-f", source, "-o", "OUT/o.zt", "--shards", "2"], parts=True)

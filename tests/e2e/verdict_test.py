@@ -19,7 +19,6 @@ import forged_safetensors
 import forged_torch
 import make_safetensors
 import make_zt
-import make_zt2
 import random_manifests
 import support
 import zt2read

@@ -54,6 +54,15 @@ print(status, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 """
 
 
+SHIM = os.environ.get("ZT_FAULT_SHIM")
+
+
+def shim(calls, kind, at, log, **more):
+    """The environment in which the preloaded library (fault_shim.c) lets the `at`th of these system calls meet `kind`."""
+    return dict(os.environ, LD_PRELOAD=SHIM, FAULT_CALLS="," + ",".join(calls) + ",", FAULT_KIND=kind, FAULT_AT=str(at),
+                FAULT_LOG=str(log), **{key: str(value) for key, value in more.items()})
+
+
 class EndToEnd(unittest.TestCase):
     """Each test gets an empty folder, self.folder."""
 
