@@ -7,7 +7,7 @@ set_tests_properties(lint PROPERTIES LABELS style TIMEOUT 600)
 # examples/exporter, a project of its own, builds against the installed package and runs.
 add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/tests/install/run.sh ${PROJECT_BINARY_DIR}
   $<$<TARGET_EXISTS:ztstream>:$<TARGET_FILE:ztstream>>)
-set_tests_properties(install PROPERTIES LABELS ci RUN_SERIAL ON TIMEOUT 1800)
+set_tests_properties(install PROPERTIES LABELS ci PROCESSORS 2 TIMEOUT 1800)
 
 # examples/classic, in C, C++17 and Python, builds against libztstream with the system's own compiler and runs.
 find_program(ZT_GXX g++)
