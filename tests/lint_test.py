@@ -39,7 +39,7 @@ class Modules(unittest.TestCase):
                          ["modules/pipeline/threads.cc: it imports zt.digest, which is not among the DEPS of zt_pipeline"])
 
     def test_a_dep_that_nothing_imports(self):
-        self.change("docs/ARCHITECTURE.md", "| `zt.pipeline` | `zt.core` |", "| `zt.pipeline` | `zt.core`, `zt.digest` |")
+        self.change("docs/ARCHITECTURE.md", "| `zt.pipeline` | `zt.core`", "| `zt.pipeline` | `zt.digest`, `zt.core`")
         self.assertEqual(said(lint_modules.main, self.root), ["docs/ARCHITECTURE.md: zt.pipeline differs from its DEPS in zt.digest"])
         path = self.root / "modules/CMakeLists.txt"
         text = path.read_text()
