@@ -61,7 +61,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l profile -x -d 'Ask S3 as a profile of the AWS tools'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l region -x -d 'The region of S3'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l endpoint-url -x -d 'Another store than AWS'\''s that speaks S3'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l files -x -a 'all none dense' -d 'Files to take along: all, none, dense, patterns'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l files -x -a 'all none' -d 'Files to take along: all, none, or patterns of paths'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l npy-void -x -a 'bf16 f8_e4m3fn f8_e5m2' -d 'Element type of npy'\''s '\''|V'\'' arrays, e.g. bf16'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l folder -r -d 'For a temporary file; else the input'\''s folder'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l limit -x -d 'Bytes each run takes at most'
