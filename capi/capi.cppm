@@ -58,38 +58,41 @@ struct ComponentView {
 // An open input. Thread-safe.
 class Input {
  public:
-  virtual ~Input() = default;
-  virtual std::string_view format() const = 0;  // "zt", "safetensors", ...
-  virtual std::string version() const = 0;      // of a .zt file
-  virtual const std::vector<std::string>& warnings() const = 0;
-  virtual const Value::Map& attributes() const = 0;
-  virtual std::size_t size() const = 0;  // objects
-  virtual ObjectView object(std::uint32_t index) const = 0;
-  virtual ComponentView component(ComponentId id) const = 0;
+  Input(std::unique_ptr<TensorSource> source, std::string name)
+      : source_(std::move(source)), name_(std::move(name)) {}
+
+  const TensorSource& source() const { return *source_; }
+  std::size_t size() const { return source_->objects().size(); }  // objects
+  ObjectView object(std::uint32_t index) const;
+  ComponentView component(ComponentId id) const;
   // The file name for errors that concern no component.
-  virtual const std::string& name() const = 0;
+  const std::string& name() const { return name_; }
   // The file name of a component, for errors.
-  virtual std::string_view file(ComponentId id) const = 0;
+  std::string_view file(ComponentId id) const;
   // Reads decoded bytes. Errors name tensor and file.
-  virtual Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const = 0;
-  // How to read ranges efficiently.
-  virtual StatusOr<Access> FindAccess(ComponentId id) const = 0;
-  // False for a pipe: ranges must be read in the order of the objects, by one thread.
-  virtual bool seekable() const { return true; }
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   // A hint: these components will be read, roughly in this order.
-  virtual void WillRead(std::span<const ComponentId> components) const = 0;
-  // Reads everything and verifies it.
-  virtual StatusOr<VerifyReport> VerifyAll(unsigned threads, Watch& watch) const = 0;
-  // The same for one object.
-  virtual StatusOr<VerifyReport> VerifyOne(std::uint32_t object, Watch& watch) const = 0;
+  void WillRead(std::span<const ComponentId> components) const { source_->WillRead(components); }
+  // Reads everything, or only one object, and verifies it.
+  StatusOr<VerifyReport> Verify(std::optional<std::uint32_t> object, unsigned threads,
+                                Watch& watch) const;
 
   // The number of the object with this name.
-  virtual std::optional<std::uint32_t> Find(std::string_view name) const = 0;
+  std::optional<std::uint32_t> Find(std::string_view name) const;
   // Stores the text, with a zero byte at its end, as long as the input exists.
   std::string_view Keep(std::string_view text) const;
 
  private:
-  mutable std::mutex mutex_;
+  Status Examine(std::uint32_t object, VerifyReport& report, Watch& watch) const;
+  Status ReadWhole(std::uint32_t object, Watch& watch) const;
+  // Held while a component is read that only one thread at a time may read; of a pipe all are one.
+  std::unique_lock<std::mutex> Lock(ComponentId id) const;
+
+  std::unique_ptr<TensorSource> source_;
+  std::string name_;
+  mutable std::array<std::mutex, 64> sequential_;
+  mutable std::mutex mutex_;  // guards the members below
+  mutable std::unordered_map<std::string_view, std::uint32_t> names_;
   mutable std::set<std::string, std::less<>> texts_;
 };
 
@@ -110,7 +113,7 @@ RemoteOptions RemoteOf(const Options& options) {
 StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, SourceOptions options,
                                            RemoteOptions remote);
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
-                                           const SourceOptions& options);
+                                           SourceOptions options);
 
 // A range of a component, and the buffer for its bytes.
 struct Range {

@@ -29,7 +29,7 @@ bool Lies(const Range& range, std::uint64_t bytes) {
 
 // Cuts ranges into subranges: compressed ones into whole frames; those that must be read in order
 // are one subrange.
-Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRange>& subranges) {
+void Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRange>& subranges) {
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const Range& range = ranges[i];
     const std::uint64_t bytes = range.out.size();
@@ -37,11 +37,10 @@ Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRan
     std::uint64_t first = step;
     // A range outside of the component is one subrange, which Read refuses.
     if (bytes > kSmall && Lies(range, input.component(range.id).bytes)) {
-      const auto access = input.FindAccess(range.id);
-      if (!access.ok()) return access.status();
-      const std::uint64_t frame = access->frame_bytes;
-      if (!access->sequential && frame == 0) first = step = kSubRange;
-      if (!access->sequential && frame > 0) {
+      const std::uint64_t frame = input.source().preferred_read(range.id);
+      const bool sequential = input.source().sequential(range.id);
+      if (!sequential && frame == 0) first = step = kSubRange;
+      if (!sequential && frame > 0) {
         step = (kSmall + frame - 1) / frame * frame;
         first = step - range.offset % step;
       }
@@ -51,7 +50,6 @@ Status Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRan
       subranges.push_back({i, at, std::min(step, bytes - at)});
     }
   }
-  return OkStatus();
 }
 
 // Gives subranges to threads, in order, and returns the error of the first that failed.
@@ -150,7 +148,7 @@ Status RunWatched(const std::function<bool()>& poll, const std::function<void()>
 
 Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch) {
   std::vector<SubRange> subranges;
-  if (const Status status = Cut(input, ranges, subranges); !status.ok()) return status;
+  Cut(input, ranges, subranges);
   std::uint64_t bytes = 0;
   std::vector<ComponentId> whole;
   for (const Range& range : ranges) {
@@ -164,7 +162,7 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
   input.WillRead(whole);
   std::size_t workers = threads == 0 ? UsableThreads() : std::min(threads, kMaxThreads);
   workers = std::min({workers, subranges.size(), static_cast<std::size_t>(bytes / kSmall + 1)});
-  if (!input.seekable()) workers = 1;
+  if (!input.source().seekable()) workers = 1;
   Work work(input, ranges, subranges, watch);
   {
     Workers others;

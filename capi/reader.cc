@@ -166,8 +166,8 @@ zts_status OpenBy(std::string_view name, const zts_reader_options* given, zts_re
     if (!input.ok()) return Report(zt::WithFile(input.status(), name));
     auto reader = std::make_unique<zts_reader>();
     reader->input = *std::move(input);
-    reader->format = reader->input->format();
-    reader->version = reader->input->version();
+    reader->format = reader->input->source().format();
+    reader->version = reader->input->source().version();
     reader->first.reserve(reader->input->size() + 1);
     std::size_t components = 0;
     for (std::size_t i = 0; i < reader->input->size(); ++i) {
@@ -191,7 +191,7 @@ zts_status Get(const zts_reader* reader, const char* key, const char* kind, T* o
   if (key == nullptr) return Null("key");
   if (out == nullptr) return Null("value");
   return Guard([&] {
-    const zt::Value* const held = zt::FindMember(reader->input->attributes(), key);
+    const zt::Value* const held = zt::FindMember(reader->input->source().attributes(), key);
     if (held == nullptr) {
       Fault(reader, zt::InvalidArgument("there is no attribute " + zt::Quote(key)));
       return ZTS_NOT_FOUND;
@@ -369,8 +369,8 @@ const char* zts_reader_version(const zts_reader* reader) {
 }
 
 const char* zts_reader_warning(const zts_reader* reader, std::size_t index) {
-  if (reader == nullptr || index >= reader->input->warnings().size()) return nullptr;
-  return reader->input->warnings()[index].c_str();
+  if (reader == nullptr || index >= reader->input->source().warnings().size()) return nullptr;
+  return reader->input->source().warnings()[index].c_str();
 }
 
 std::size_t zts_reader_count(const zts_reader* reader) {
@@ -439,7 +439,7 @@ zts_status zts_reader_attributes(const zts_reader* reader, std::size_t object, c
     if (object != ZTS_FILE && object >= reader->input->size()) return NoObject(reader, object);
     std::string text;
     zt::AppendJson(object == ZTS_FILE
-                       ? reader->input->attributes()
+                       ? reader->input->source().attributes()
                        : *reader->input->object(static_cast<std::uint32_t>(object)).attributes,
                    text);
     *json = static_cast<char*>(std::malloc(text.size() + 1));
@@ -555,12 +555,9 @@ zts_status zts_reader_verify(const zts_reader* reader, std::size_t object, zts_p
     if (const zts_status own = CheckProcess(reader); own != ZTS_OK) return own;
     zt::VerifyReport report;
     const zts_status status = Long(call, [&](unsigned threads, Watch& watch) -> zt::Status {
-      if (object == ZTS_FILE) {
-        ZT_ASSIGN_OR_RETURN(report, reader->input->VerifyAll(threads, watch));
-      } else {
-        ZT_ASSIGN_OR_RETURN(report,
-                            reader->input->VerifyOne(static_cast<std::uint32_t>(object), watch));
-      }
+      std::optional<std::uint32_t> only;
+      if (object != ZTS_FILE) only = static_cast<std::uint32_t>(object);
+      ZT_ASSIGN_OR_RETURN(report, reader->input->Verify(only, threads, watch));
       return zt::OkStatus();
     });
     if (status != ZTS_OK) return status;

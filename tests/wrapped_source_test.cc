@@ -10,7 +10,7 @@ import zt.convert.files;
 namespace zt {
 namespace {
 
-class NoDigest final : public CheckedApart {
+class NoDigest final : public UnorderedReader {
   Status Read(std::uint64_t, std::span<std::byte>) override { return OkStatus(); }
   Status Check(std::uint64_t, std::span<const std::byte>) override { return OkStatus(); }
 };
@@ -36,13 +36,18 @@ class Probe final : public TensorSource {
     return Unsupported("read");
   }
   bool sequential(ComponentId) const override { return true; }
-  std::shared_ptr<CheckedApart> checked_apart(ComponentId) override { return apart; }
+  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId) override { return apart; }
   bool seekable() const override { return false; }
   std::uint64_t preferred_read(ComponentId) const override { return 3; }
   void WillRead(std::span<const ComponentId> components) override {
     hints.assign(components.begin(), components.end());
   }
   std::optional<Extent> extent(ComponentId) const override { return Extent{nullptr, 5, 4}; }
+  std::string_view version() const override { return "8"; }
+  std::optional<StoredForm> stored(ComponentId) const override {
+    return StoredForm{.digest = "none"};
+  }
+  StatusOr<std::uint64_t> Size(ComponentId) const override { return std::uint64_t{9}; }
   std::optional<Identity> identity(ComponentId) const override { return Identity{this, 6, 4}; }
   std::optional<std::span<const std::byte>> View(ComponentId) const override {
     return std::as_bytes(std::span(name_).first(4));
@@ -53,7 +58,7 @@ class Probe final : public TensorSource {
   StatusOr<std::vector<Frame>> Frames(ComponentId) const override { return std::vector<Frame>(7); }
   Status Finish() override { return Unsupported("finish"); }
 
-  const std::shared_ptr<CheckedApart> apart = std::make_shared<NoDigest>();
+  const std::shared_ptr<UnorderedReader> apart = std::make_shared<NoDigest>();
   std::vector<ComponentId> hints;
 
  private:
@@ -76,12 +81,15 @@ void ExpectForwarded(Wrap wrap) {
   EXPECT_EQ(Message(source->CheckReadable(0)), "readable");
   EXPECT_EQ(Message(source->Read(id, 0, {})), "read");
   EXPECT_TRUE(source->sequential(id));
-  EXPECT_EQ(source->checked_apart(id), probe.apart);
+  EXPECT_EQ(source->unordered_reader(id), probe.apart);
   EXPECT_FALSE(source->seekable());
   EXPECT_EQ(source->preferred_read(id), 3u);
   source->WillRead({&id, 1});
   EXPECT_THAT(probe.hints, ::testing::ElementsAre(id));
   EXPECT_EQ(source->extent(id)->offset, 5u);
+  EXPECT_EQ(source->version(), "8");
+  EXPECT_EQ(source->stored(id)->digest, "none");
+  EXPECT_EQ(*source->Size(id), 9u);
   EXPECT_EQ(source->identity(id)->value, 6u);
   EXPECT_EQ(source->View(id)->size(), 4u);
   EXPECT_EQ(source->encoded(id)->encoding, Encoding::kZstd);

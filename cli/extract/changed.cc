@@ -50,9 +50,9 @@ Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   return OkStatus();
 }
 
-std::shared_ptr<CheckedApart> ChangedSource::checked_apart(ComponentId id) {
+std::shared_ptr<UnorderedReader> ChangedSource::unordered_reader(ComponentId id) {
   if (Planned(id).transform != nullptr) return nullptr;
-  return WrappedSource::checked_apart(id);
+  return WrappedSource::unordered_reader(id);
 }
 
 std::uint64_t ChangedSource::preferred_read(ComponentId id) const {

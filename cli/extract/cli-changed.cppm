@@ -18,7 +18,7 @@ class ChangedSource final : public WrappedSource {
                                                        std::vector<std::string>& warnings);
 
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
-  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override;
+  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override;
   std::uint64_t preferred_read(ComponentId id) const override;
   std::optional<Extent> extent(ComponentId id) const override;
   std::optional<Identity> identity(ComponentId id) const override;

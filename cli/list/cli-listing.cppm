@@ -42,7 +42,7 @@ struct Listing {
   std::size_t files = 0;              // of the objects; Sort counts them
   std::uint64_t tensors = 0;          // before some were selected; 0: all are listed
   std::vector<std::string> warnings;
-  std::vector<StoredShard> shards = {};  // of a root or an index
+  std::vector<ShardFile> shards = {};  // of a root or an index
 };
 
 std::span<const ListedObject> TensorsOf(const Listing& listing);

@@ -18,7 +18,6 @@ import :shards;
 import :inputs;
 import :outputs;
 import :signals;
-import zt.convert.shards;
 
 namespace zt::cli::internal {
 namespace {
@@ -88,7 +87,7 @@ std::string ListingMembers(const Listing& listing) {
   std::string out = Opened(json);
   AddAttributes(out, listing.attributes);
   Json shards = Json::array();
-  for (const StoredShard& shard : listing.shards)
+  for (const ShardFile& shard : listing.shards)
     shards.push_back({{"name", shard.name}, {"size", shard.bytes}, {"digest", shard.digest}});
   if (!shards.empty()) AddMember(out, "shards", shards);
   const auto add = [&](std::string_view key, std::span<const ListedObject> objects) {
@@ -116,114 +115,67 @@ std::string ListingJson(std::span<const Listing> listings, const Common& common)
   return out + "]}\n";
 }
 
-// Adds what a .zt file holds. `file` is its name among the shards of an index, or empty.
-void AddObjects(const Manifest& manifest, const std::string& file, Listing& listing) {
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> blobs;
-  for (const StoredObject& object : manifest.objects) {
-    ListedObject& listed = listing.objects.emplace_back(
-        ListedObject{object.name, object.format, object.shape, object.attributes, {}});
-    if (IsFile(object)) listed.path = FileEntryOf(Declare(object), 0).path;
-    for (const StoredComponent& c : object.components) {
-      ListedComponent row = {c};
-      row.file = file;
-      if (c.shard > 0) {
-        const StoredShard& shard = manifest.shards[c.shard - 1];
-        row.file = Repeated(shard.name);
-        row.offset -= shard.begin;
-      }
-      const auto index = static_cast<std::uint32_t>(listing.objects.size() - 1);
-      const auto [blob, added] = blobs.emplace(std::pair(c.offset, c.length), index);
-      if (!added && c.length > 0) row.shares = Repeated(listing.objects[blob->second].name);
-      listed.components.push_back(std::move(row));
-    }
-  }
-}
-
-std::string VersionOf(const Manifest& manifest) {
-  return manifest.version_text.empty() ? std::string(Traits(manifest.version).text)
-                                       : manifest.version_text;
-}
-
 // Warns of missing shards that hold tensors, with the error that reading them would give. The root
 // alone is enough for the listing.
-void WarnOfMissing(const Manifest& manifest, const std::string& path, const InputOptions& options,
-                   Listing& listing) {
-  std::set<std::uint32_t> used;
-  for (const StoredObject& object : manifest.objects) {
-    for (const StoredComponent& c : object.components) used.insert(c.shard);
+void WarnOfMissing(const TensorSource& source, const InputOptions& options, Listing& listing) {
+  std::set<std::string_view> used;
+  for (const ListedObject& object : listing.objects) {
+    for (const ListedComponent& each : object.components) used.insert(each.file);
   }
+  const std::string& path = source.file({});
   const ShardFinder find = ShardsBeside(path, options);
-  for (const std::uint32_t shard : used) {
-    if (shard == 0) continue;
-    const StoredShard& wanted = manifest.shards[shard - 1];
-    const auto found = find(wanted);
+  for (const ShardFile& shard : source.shards()) {
+    if (!used.contains(Repeated(shard.name))) continue;
+    const auto found = find({.name = shard.name, .bytes = shard.bytes, .digest = shard.digest});
     if (found.ok()) continue;
-    const Status missing = Annotate(found.status(), "shard " + Quote(wanted.name));
+    const Status missing = Annotate(found.status(), "shard " + Quote(shard.name));
     listing.warnings.emplace_back(Message(WithFile(missing, path)));
   }
 }
 
-StatusOr<Listing> ListZt(std::shared_ptr<ByteSource> bytes, const std::string& path,
-                         const InputOptions& options) {
-  ZT_ASSIGN_OR_RETURN(const auto reader, WithFile(Reader::Open(std::move(bytes)), path));
-  const Manifest& manifest = reader->manifest();
-  Listing listing;
-  listing.format = "zt";
-  listing.version = VersionOf(manifest);
-  listing.attributes = manifest.attributes;
-  listing.shards = manifest.shards;
-  listing.warnings = manifest.warnings;
-  AddObjects(manifest, "", listing);
-  WarnOfMissing(manifest, path, options, listing);
-  return listing;
-}
-
-// Shards as their index makes them one; opening the source has compared it with them both ways.
-StatusOr<Listing> ListIndex(const Common& common, const std::string& path,
-                            const TensorSource& source) {
-  ZT_ASSIGN_OR_RETURN(const ShardIndex index, ReadShardIndex(path, TheStore()));
-  std::map<std::string, ShardIndex::File> shards = index.files;
-  for (const auto& [tensor, shard] : index.weight_map) shards.try_emplace(shard);
-  Listing listing;
-  listing.format = "zt";
-  listing.attributes = source.attributes();
-  listing.warnings = WordedWarnings(common, source);
-  for (const auto& [name, file] : shards) {
-    const auto reader = OpenReader((std::filesystem::path(path).parent_path() / name).string());
-    if (!reader.ok()) return Annotate(reader.status(), name);
-    const Manifest& manifest = (*reader)->manifest();
-    if (listing.version.empty()) listing.version = VersionOf(manifest);
-    listing.shards.push_back(
-        {.name = name, .bytes = *(*reader)->bytes().size(), .digest = file.digest});
-    AddObjects(manifest, name, listing);
+ListedComponent ListComponent(const TensorSource& source, ComponentId id) {
+  const Component& c = source.objects()[id.object].components[id.component];
+  ListedComponent row;
+  row.role = c.role;
+  row.element = c.element;
+  row.decoded_bytes = c.bytes;
+  if (const auto stored = source.stored(id)) {
+    row.encoding = stored->encoding;
+    row.parameters = stored->parameters;
+    row.unknown_encoding = stored->unknown_encoding;
+    row.undecodable = stored->undecodable;
+    row.digest = stored->digest;
+    row.offset = stored->offset;
+    row.length = stored->length;
+    row.file = Repeated(stored->shard);
+    return row;
   }
-  return listing;
+  const auto extent = source.extent(id);
+  row.length = c.bytes;
+  row.undecodable = Fact(source.CheckReadable(id.object));
+  row.encoded = false;
+  row.located = extent && extent->bytes != nullptr;
+  if (row.located) row.offset = extent->offset;
+  return row;
 }
 
-Listing ListSource(const Common& common, const TensorSource& source) {
+Listing List(const Common& common, const TensorSource& source, bool indexed) {
   Listing listing;
   listing.format = source.format();
+  listing.version = source.version();
   listing.attributes = source.attributes();
   listing.warnings = WordedWarnings(common, source);
+  listing.shards = source.shards();
   std::map<Identity, std::uint32_t> known;
   for (std::uint32_t o = 0; o < source.objects().size(); ++o) {
     const Object& object = source.objects()[o];
     ListedObject& listed = listing.objects.emplace_back(
         ListedObject{object.name, object.format, object.shape, object.attributes, {}});
     if (IsFile(object)) listed.path = FileEntryOf(object, o).path;
-    const Status readable = source.CheckReadable(o);
     for (std::uint32_t i = 0; i < object.components.size(); ++i) {
-      const Component& c = object.components[i];
-      const auto extent = source.extent({o, i});
-      ListedComponent row;
-      row.role = c.role;
-      row.element = c.element;
-      row.length = row.decoded_bytes = c.bytes;
-      row.undecodable = Fact(readable);
-      row.encoded = false;
-      row.located = extent && extent->bytes != nullptr;
-      if (row.located) row.offset = extent->offset;
-      if (const auto identity = source.identity({o, i}); identity && c.bytes > 0) {
+      ListedComponent row = ListComponent(source, {o, i});
+      if (indexed) row.file = std::filesystem::path(source.file({o, i})).filename().string();
+      if (const auto identity = source.identity({o, i}); identity && row.length > 0) {
         const auto [first, added] = known.emplace(*identity, o);
         if (!added) row.shares = Repeated(listing.objects[first->second].name);
       }
@@ -233,28 +185,16 @@ Listing ListSource(const Common& common, const TensorSource& source) {
   return listing;
 }
 
-// .zt files by their manifests, which say how things are stored; all else as a source, which is
-// left in `opened`.
+// The listing, and the source that it is made of.
 StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) {
-  std::string path = args.file();
-  if (args.file() != "-" && (args.from.empty() || args.from == "zt")) {
-    if (TheStore().IsFolder(path)) {
-      ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(path, args.source_options()), path));
-      if (found) path = *found;
-    }
-    const auto bytes = TheStore().Open(path);
-    // A server that refuses is not asked again.
-    if (!bytes.ok() && IsUrl(path) && !TheStore().IsFolder(path))
-      return WithFile(bytes.status(), path);
-    if (bytes.ok() && !IsIndexPath(path)) {
-      const auto head = Peek(**bytes, kHeadBytes);
-      const bool zt = head.ok() && FindFormat("zt")->recognise(*head);
-      if (zt || !args.from.empty()) return ListZt(*bytes, path, args.source_options());
-    }
-  }
-  ZT_ASSIGN_OR_RETURN(opened, OpenInputs({path}, args.source_options()));
-  if (!IsIndexPath(path)) return ListSource(args, *opened);
-  return WithFile(ListIndex(args, path, *opened), path);
+  SourceOptions options = args.source_options();
+  options.as_stored = true;
+  ZT_ASSIGN_OR_RETURN(opened, OpenInputs({args.file()}, options));
+  const Reader* const root = ReaderOf(*opened);
+  const bool is_root = root != nullptr && !root->manifest().shards.empty();
+  Listing listing = List(args, *opened, !is_root && !opened->shards().empty());
+  if (is_root && args.file() != "-") WarnOfMissing(*opened, options, listing);
+  return listing;
 }
 
 // The operands. The first is a file, and each other one that exists; the rest are words that mean
@@ -266,14 +206,13 @@ struct Operands {
 Operands Divide(const Args& args) {
   Operands operands;
   for (const std::string& each : args.inputs) {
-    const bool file =
-        operands.files.empty() || each == "-" || IsUrl(each) || TheStore().Exists(each);
+    const bool file = operands.files.empty() || each == "-" || IsUrl(each) || TheStore().Exists(each);
     (file ? operands.files : operands.words).push_back(each);
   }
   return operands;
 }
 
-// A file as it is listed, and its source if the listing needed it.
+// A file as it is listed, and its source if the figures come from it.
 struct Listed {
   Listing listing;
   std::unique_ptr<TensorSource> source = nullptr;
@@ -320,7 +259,7 @@ Status Select(const Args& args, const Operands& operands, std::vector<Listed>& o
   return left > 0 ? OkStatus() : selector.CheckAnyLeft(file);
 }
 
-// Adds the figures of the listed tensors. `source` is null if the listing was made without it.
+// Adds the figures of the listed tensors. `source` is null if they have to be opened again.
 Status AddStats(const Args& args, std::unique_ptr<TensorSource> source, Listing& listing) {
   if (source == nullptr) {
     ZT_ASSIGN_OR_RETURN(source, OpenInputs({args.file()}, args.source_options()));
@@ -353,8 +292,9 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
     Listed& each = opened.emplace_back();
     ZT_ASSIGN_OR_RETURN(each.listing, List(of(file), each.source));
     each.listing.file = file;
-    // Not all at once; what a pipe gives cannot be opened again.
-    if (!args.stats || (operands.files.size() > 1 && file != "-")) each.source.reset();
+    // Not all at once; what a pipe gives cannot be opened again. As it is stored, nothing is checked.
+    const bool several = operands.files.size() > 1 && file != "-";
+    if (!args.stats || several || each.source->format() == "zt") each.source.reset();
     WarnAll(args, each.listing.warnings);
   }
   ZT_RETURN_IF_ERROR(Select(args, operands, opened));

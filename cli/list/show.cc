@@ -21,79 +21,40 @@ constexpr std::uint64_t kGap = 4096;         // largest gap that is read along
 constexpr std::uint64_t kAhead = 256 << 10;  // read-ahead for short rows
 constexpr std::uint64_t kMost = 1 << 20;     // limit on numbers that are decoded at once
 
-// An input: a .zt file by a reader, which hashes nothing on the way to a range; all else as a
-// source.
-struct Input {
-  std::unique_ptr<Reader> reader;
-  std::unique_ptr<TensorSource> source;
+std::optional<std::uint32_t> Find(const TensorSource& source, std::string_view name) {
+  const auto& objects = source.objects();
+  const auto found = std::ranges::find_if(
+      objects, [&](const Object& each) { return each.name == name && !IsFile(each); });
+  if (found == objects.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(found - objects.begin());
+}
 
-  std::optional<std::uint32_t> Find(std::string_view name) const {
-    if (reader != nullptr) {
-      const auto found = reader->Find(name);
-      return found && !IsFile(reader->manifest().objects[*found]) ? found : std::nullopt;
-    }
-    const auto& objects = source->objects();
-    const auto found = std::ranges::find_if(
-        objects, [&](const Object& each) { return each.name == name && !IsFile(each); });
-    if (found == objects.end()) return std::nullopt;
-    return static_cast<std::uint32_t>(found - objects.begin());
-  }
-  Object Get(std::uint32_t index) const {
-    return reader != nullptr ? Declare(reader->manifest().objects[index])
-                             : source->objects()[index];
-  }
-  // The only tensor; nullopt if there are several, or none.
-  std::optional<std::string> Only() const {
-    const std::size_t count =
-        reader != nullptr ? reader->manifest().objects.size() : source->objects().size();
-    std::optional<std::string> only;
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const Object object = Get(i);
-      if (IsFile(object)) continue;
-      if (only) return std::nullopt;
-      only = object.name;
-    }
-    return only;
-  }
-  std::vector<std::string_view> Names() const {
-    if (reader == nullptr) return NamesOf(*source);
-    std::vector<std::string_view> names;
-    for (const StoredObject& each : reader->manifest().objects) {
-      if (!IsFile(each)) names.push_back(each.name);
-    }
-    return names;
-  }
-  bool HasFile(const std::string& path) const {
-    const std::string name = std::string(kFileNamePrefix) + path;
-    if (reader != nullptr) return reader->Find(name).has_value();
-    return std::ranges::find(source->objects(), name, &Object::name) != source->objects().end();
-  }
-};
+// The only tensor; null if there are several, or none.
+const Object* OnlyOf(const TensorSource& source) {
+  const auto is_tensor = [](const Object& each) { return !IsFile(each); };
+  if (std::ranges::count_if(source.objects(), is_tensor) != 1) return nullptr;
+  return &*std::ranges::find_if(source.objects(), is_tensor);
+}
 
-StatusOr<Input> Open(const Args& args) {
-  Input input;
-  std::string path = args.file();
-  if (path != "-" && (args.from.empty() || args.from == "zt")) {
-    if (TheStore().IsFolder(path)) {
-      ZT_ASSIGN_OR_RETURN(const auto found, FindZtIn(path, args.source_options()));
-      if (found) path = *found;
-    }
-    auto bytes = TheStore().Open(path);
-    if (!bytes.ok() && IsUrl(path) && !TheStore().IsFolder(path)) return bytes.status();
-    if (bytes.ok() && !IsIndexPath(path)) {
-      const auto head = Peek(**bytes, kHeadBytes);
-      if (head.ok() && FindFormat("zt")->recognise(*head)) {
-        ZT_ASSIGN_OR_RETURN(
-            input.reader, Reader::Open(*std::move(bytes),
-                                       {.find_shard = ShardsBeside(path, args.source_options())}));
-        WarnAll(args, input.reader->manifest().warnings);
-        return input;
-      }
-    }
+bool HasFile(const TensorSource& source, const std::string& path) {
+  const std::string name = std::string(kFileNamePrefix) + path;
+  return std::ranges::find(source.objects(), name, &Object::name) != source.objects().end();
+}
+
+// A .zt file as it is stored: no digest is computed on the way to a range.
+StatusOr<std::unique_ptr<TensorSource>> Open(const Args& args) {
+  SourceOptions options = args.source_options();
+  options.as_stored = true;
+  ZT_ASSIGN_OR_RETURN(auto source, OpenInputs({args.file()}, options));
+  // One blob of several arrays (0.1.0), which is taken apart for a conversion.
+  const auto is_mixed = [](const Object& each) {
+    return each.format.starts_with("sparse") && each.components.size() == 1;
+  };
+  if (source->format() == "zt" && std::ranges::any_of(source->objects(), is_mixed)) {
+    ZT_ASSIGN_OR_RETURN(source, OpenInputs({args.file()}, args.source_options()));
   }
-  ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args.source_options()));
-  WarnAll(args, WordedWarnings(args, *input.source));
-  return input;
+  WarnAll(args, WordedWarnings(args, *source));
+  return source;
 }
 
 // A component to print, or a slice of it.
@@ -104,9 +65,9 @@ struct Wanted {
 };
 
 // The component for `name`, a tensor or TENSOR/ROLE; nullopt if there is no such tensor.
-StatusOr<std::optional<Wanted>> FindComponent(const Input& input, const std::string& name) {
-  if (const auto found = input.Find(name)) {
-    const Object object = input.Get(*found);
+StatusOr<std::optional<Wanted>> FindComponent(const TensorSource& source, const std::string& name) {
+  if (const auto found = Find(source, name)) {
+    const Object& object = source.objects()[*found];
     if (object.components.size() == 1) return Wanted{name, {*found, 0}, ""};
     constexpr std::size_t kMostNamed = 20;
     std::vector<std::string> names;
@@ -121,9 +82,9 @@ StatusOr<std::optional<Wanted>> FindComponent(const Input& input, const std::str
   }
   const std::size_t slash = name.rfind('/');
   if (slash == name.npos) return std::nullopt;
-  const auto found = input.Find(name.substr(0, slash));
+  const auto found = Find(source, name.substr(0, slash));
   if (!found) return std::nullopt;
-  const Object object = input.Get(*found);
+  const Object& object = source.objects()[*found];
   for (std::uint32_t c = 0; c < object.components.size(); ++c) {
     if (object.components[c].role == name.substr(slash + 1)) return Wanted{name, {*found, c}, ""};
   }
@@ -135,7 +96,7 @@ Status IsFileOfModel(const std::string& name) {
                          " is a file of the model; ztstream extract FILE NAME -o - prints it");
 }
 
-// Without the bracket that the word ends with and the one that it closes.
+// NAME[SLICE] without [SLICE].
 std::string WithoutSlice(const std::string& word) {
   if (!word.ends_with(']')) return word;
   int depth = 0;
@@ -148,16 +109,16 @@ std::string WithoutSlice(const std::string& word) {
 
 // A name may hold brackets itself: it is looked for whole first. A tensor precedes a file of the
 // same name.
-StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
-  auto found = FindComponent(input, word);
+StatusOr<Wanted> Locate(const TensorSource& source, const std::string& word) {
+  auto found = FindComponent(source, word);
   if (!found.ok()) return WithTensor(found.status(), word);
   if (*found) return **std::move(found);
-  if (input.HasFile(word)) return IsFileOfModel(word);
+  if (HasFile(source, word)) return IsFileOfModel(word);
   for (auto at = word.rfind('['); at != word.npos && at > 0; at = word.rfind('[', at - 1)) {
     const std::string name = word.substr(0, at);
-    found = FindComponent(input, name);
+    found = FindComponent(source, name);
     if (!found.ok()) return WithTensor(found.status(), name);
-    if (!*found && input.HasFile(name)) return IsFileOfModel(name);
+    if (!*found && HasFile(source, name)) return IsFileOfModel(name);
     if (!*found) continue;
     Wanted wanted = **std::move(found);
     wanted.slice = word.substr(at + 1);
@@ -168,27 +129,28 @@ StatusOr<Wanted> Locate(const Input& input, const std::string& word) {
     return wanted;
   }
   const std::string name = WithoutSlice(word);
-  return InvalidArgument("there is no tensor " + Quote(name) + MeantOrListed(name, input.Names()));
+  return InvalidArgument("there is no tensor " + Quote(name) +
+                         MeantOrListed(name, NamesOf(source)));
 }
 
 // NAME as it was given; if the input has only one tensor, that one, or a slice of it.
-StatusOr<std::string> NameIn(const Input& input, const Args& args) {
+StatusOr<std::string> NameIn(const TensorSource& source, const Args& args) {
   const std::string word = args.names.empty() ? "" : args.names.front();
-  const bool slice = word.starts_with('[') && !Locate(input, word).ok();
+  const bool slice = word.starts_with('[') && !Locate(source, word).ok();
   if (!word.empty() && !slice) return word;
-  if (!args.names.empty() && input.Find(word)) return word;
-  if (const auto only = input.Only()) return *only + word;
+  if (!args.names.empty() && Find(source, word)) return word;
+  if (const Object* const only = OnlyOf(source)) return only->name + word;
   return InvalidArgument(
       "NAME is missing, and there is not just one tensor; ztstream inspect lists them");
 }
 
-// The stored bytes of a component. Keeps the stretch that was read last, so that bytes close by are
-// not read again.
-class Stretch {
+// The bytes of a component. Keeps the range that was read last, so that bytes close by are not read
+// again.
+class BufferedRange {
  public:
   using Read = std::function<Status(std::uint64_t, std::span<std::byte>)>;
   // `frame`: what is decoded as a whole, or 0.
-  Stretch(Read read, std::uint64_t frame, std::uint64_t size)
+  BufferedRange(Read read, std::uint64_t frame, std::uint64_t size)
       : read_(std::move(read)), frame_(frame), size_(size) {}
 
   // The bytes from `begin` to `end`; up to `ahead` may be read with them.
@@ -218,9 +180,9 @@ using Positions = std::vector<std::uint64_t>;  // ascending, of a dimension
 // Reads numbers at positions of a component.
 class Taker {
  public:
-  Taker(const NumberForm& form, Stretch stretch)
+  Taker(const NumberForm& form, BufferedRange range)
       : form_(form),
-        stretch_(std::move(stretch)),
+        range_(std::move(range)),
         width_(form.decode != nullptr ? form.decode->output_unit() / form.unit_numbers
                                       : form.unit_bytes) {}
 
@@ -269,7 +231,7 @@ class Taker {
     const std::uint64_t ahead =
         row * form_.unit_bytes > kGap ? 0 : std::min(first * form_.unit_bytes + kAhead, end_);
     ZT_ASSIGN_OR_RETURN(const auto units,
-                        stretch_.Get(first * form_.unit_bytes, end * form_.unit_bytes, ahead));
+                        range_.Get(first * form_.unit_bytes, end * form_.unit_bytes, ahead));
     const std::vector<std::byte> numbers = form_.Decoded(units);
     for (const std::uint64_t each : run) {
       const auto at =
@@ -281,7 +243,7 @@ class Taker {
   }
 
   const NumberForm& form_;
-  Stretch stretch_;
+  BufferedRange range_;
   std::size_t width_;  // bytes of a number
   std::uint64_t end_ = 0;
   std::vector<std::byte> out_;
@@ -383,11 +345,11 @@ Status PrintText(Taker& taker, const NumberForm& form, std::span<const Axis> axe
   return Print(ArrayText(values) + "\n");
 }
 
-Status PrintValues(const Args& args, const Wanted& wanted, const Object& object, Stretch stretch,
-                   const Check& unchanged) {
+Status PrintValues(const Args& args, const Wanted& wanted, const Object& object,
+                   BufferedRange range, const Check& unchanged) {
   ZT_ASSIGN_OR_RETURN(const NumberForm form, FormOf(object, wanted.id.component));
   ZT_ASSIGN_OR_RETURN(const std::vector<Axis> axes, ParseSlice(wanted.slice, form.shape));
-  Taker taker(form, std::move(stretch));
+  Taker taker(form, std::move(range));
   if (!args.json) return PrintText(taker, form, axes, unchanged);
   std::vector<std::uint64_t> shape;
   for (const Axis& axis : axes) {
@@ -408,55 +370,30 @@ Status PrintValues(const Args& args, const Wanted& wanted, const Object& object,
   return Print(",\"ok\":true}\n");
 }
 
-// Through a reader. The size of what is compressed may be known to its end alone.
-Status ShowStored(const Args& args, const Reader& reader, Wanted wanted) {
-  const StoredObject& stored = reader.manifest().objects[wanted.id.object];
-  Object object = Declare(stored);
-  ZT_ASSIGN_OR_RETURN(const Access access, reader.FindAccess(wanted.id));
-  std::uint64_t& bytes = object.components[wanted.id.component].bytes;
-  ZT_ASSIGN_OR_RETURN(bytes, reader.DecodedBytes(wanted.id));
-  const auto read = [&](std::uint64_t offset, std::span<std::byte> out) {
-    return reader.Read(wanted.id, offset, out);
-  };
-  return PrintValues(args, wanted, object, Stretch(read, access.frame_bytes, bytes),
-                     [&] { return reader.bytes().CheckUnchanged(); });
-}
-
-Status ShowServed(const Args& args, TensorSource& source, const Wanted& wanted) {
+Status ShowIn(const Args& args, TensorSource& source, const Wanted& wanted) {
   const ComponentId id = wanted.id;
-  const Object& object = source.objects()[id.object];
+  Object object = source.objects()[id.object];
   ZT_RETURN_IF_ERROR(source.CheckReadable(id.object));
+  std::uint64_t& bytes = object.components[id.component].bytes;
+  ZT_ASSIGN_OR_RETURN(bytes, source.Size(id));
   const auto read = [&](std::uint64_t offset, std::span<std::byte> out) {
     return source.Read(id, offset, out);
   };
-  return PrintValues(
-      args, wanted, object,
-      Stretch(read, source.preferred_read(id), object.components[id.component].bytes),
-      // What came through a pipe cannot have changed; its rest is not waited for.
-      [&] { return source.seekable() ? source.Finish() : OkStatus(); });
+  return PrintValues(args, wanted, object, BufferedRange(read, source.preferred_read(id), bytes),
+                     // What came through a pipe cannot have changed; its rest is not waited for.
+                     [&] { return source.seekable() ? source.Finish() : OkStatus(); });
 }
 
 Status Show(const Args& args) {
-  auto opened = Open(args);
+  const auto opened = Open(args);
   if (!opened.ok()) return WithFile(opened.status(), args.file());
-  Input& input = *opened;
-  ZT_ASSIGN_OR_RETURN(const std::string name, WithFile(NameIn(input, args), args.file()));
-  ZT_ASSIGN_OR_RETURN(Wanted wanted, WithFile(Locate(input, name), args.file()));
-  std::string file = args.file();
-  if (input.reader != nullptr && IsMixed(*input.reader, wanted.id.object)) {
-    input.reader = nullptr;  // one blob of several arrays, which the source takes apart
-    ZT_ASSIGN_OR_RETURN(input.source, OpenInputs({args.file()}, args.source_options()));
-    ZT_ASSIGN_OR_RETURN(wanted, WithFile(Locate(input, name), args.file()));
-  }
-  Status status;
-  if (input.reader != nullptr) {
-    status = ShowStored(args, *input.reader, wanted);
-  } else {
-    status = ShowServed(args, *input.source, wanted);
-    if (const std::string& named = input.source->file(wanted.id); !named.empty()) file = named;
-  }
+  TensorSource& source = **opened;
+  ZT_ASSIGN_OR_RETURN(const std::string name, WithFile(NameIn(source, args), args.file()));
+  ZT_ASSIGN_OR_RETURN(const Wanted wanted, WithFile(Locate(source, name), args.file()));
+  const Status status = ShowIn(args, source, wanted);
   if (status.ok()) Completed();
-  return WithFile(WithTensor(status, wanted.name), file);
+  const std::string& file = source.file(wanted.id);
+  return WithFile(WithTensor(status, wanted.name), file.empty() ? args.file() : file);
 }
 
 }  // namespace

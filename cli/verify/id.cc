@@ -14,34 +14,29 @@ import :conversion;
 namespace zt::cli::internal {
 namespace {
 
-// The checked manifest of a file of version 2.0.
+// The manifest of a file of version 2.0.
 struct Stored {
   std::vector<std::byte> bytes;
-  std::unordered_set<std::string> lacking;  // the objects of which a component has no digest
+  std::unordered_set<std::string> digested;  // the objects of which every component has a digest
+  bool whole = true;  // these are all objects
 };
 
 // nullopt for other inputs.
 StatusOr<std::optional<Stored>> ReadManifest(const std::string& path) {
   const auto file = TheStore().Open(path);
-  if (!file.ok() || !(*file)->size())
-    return std::nullopt;  // a folder, a pipe, or a file that is refused later
-  const std::uint64_t size = *(*file)->size();
-  std::vector<std::byte> head(std::min<std::uint64_t>(size, 8));
-  std::vector<std::byte> tail(std::min<std::uint64_t>(size, kTailBytes));
-  ZT_RETURN_IF_ERROR((*file)->ReadAt(0, head));
-  if (!LooksLikeZt(head)) return std::nullopt;
-  ZT_RETURN_IF_ERROR((*file)->ReadAt(size - tail.size(), tail));
-  ZT_ASSIGN_OR_RETURN(const Trailer trailer, LocateManifest(head, tail, size));
-  if (!Traits(trailer.family).digests_decoded || trailer.manifest_bytes == 0) return std::nullopt;
-  std::vector<std::byte> bytes(trailer.manifest_bytes);
-  ZT_RETURN_IF_ERROR((*file)->ReadAt(trailer.manifest_offset, bytes));
-  ZT_ASSIGN_OR_RETURN(const Manifest manifest, DecodeManifest(bytes, trailer));
-  ZT_RETURN_IF_ERROR(CheckLayout(manifest, trailer.data_end));
-  Stored stored{std::move(bytes), {}};
+  // A folder, a pipe, a data shard, or a file that is refused later.
+  if (!file.ok() || !(*file)->size()) return std::nullopt;
+  const auto reader = Reader::Open(*file);
+  if (!reader.ok() || !Traits((*reader)->manifest().version).digests_decoded) return std::nullopt;
+  const Manifest& manifest = (*reader)->manifest();
+  Stored stored;
+  stored.bytes.resize(manifest.bytes);
+  ZT_RETURN_IF_ERROR((*reader)->bytes().ReadAt(manifest.offset, stored.bytes));
   for (const StoredObject& object : manifest.objects) {
-    for (const StoredComponent& component : object.components) {
-      if (component.digest.empty()) stored.lacking.insert(object.name);
-    }
+    const bool digested = std::ranges::none_of(
+        object.components, [](const StoredComponent& each) { return each.digest.empty(); });
+    if (digested) stored.digested.insert(object.name);
+    stored.whole = stored.whole && digested;
   }
   return stored;
 }
@@ -70,7 +65,7 @@ StatusOr<std::string> Id(const Args& args) {
     ZT_ASSIGN_OR_RETURN(const std::string file, FileOfInput(args.inputs[0], args.source_options()));
     ZT_ASSIGN_OR_RETURN(stored, WithFile(ReadManifest(file), file));
   }
-  if (stored && stored->lacking.empty() && args.files.empty() && !HasRules(args))
+  if (stored && stored->whole && args.files.empty() && !HasRules(args))
     return ContentDigest(stored->bytes, kind);
 
   ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
@@ -92,11 +87,14 @@ StatusOr<std::string> Id(const Args& args) {
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
   WarnAll(args, WordedWarnings(args, *source));
   WarnAll(args, rules.Warnings());
+  // Those that are kept as they are stored have their digests there.
   std::unordered_set<std::string_view> kept;
-  for (const PlannedObject& object : plan.objects) kept.insert(object.object->name);
-  if (stored && std::ranges::none_of(stored->lacking, [&](const std::string& name) {
-        return kept.contains(name);
-      })) {
+  bool as_stored = stored.has_value();
+  for (const PlannedObject& object : plan.objects) {
+    kept.insert(object.object->name);
+    as_stored = as_stored && stored->digested.contains(object.object->name);
+  }
+  if (as_stored) {
     return ContentDigest(stored->bytes, kind,
                          [&](std::string_view name) { return kept.contains(name); });
   }

@@ -34,7 +34,7 @@ struct LayoutRange {
 using Batch = BatchOf<LayoutRange>;
 
 // A blob that several pieces use (tied weights, aliases): the first range reads all of it.
-class CachedBlob final : public CheckedApart {
+class CachedBlob final : public UnorderedReader {
  public:
   CachedBlob(TensorSource& source, ComponentId id, std::uint64_t bytes)
       : source_(source), id_(id), size_(bytes) {}
@@ -61,9 +61,9 @@ class CachedBlob final : public CheckedApart {
 
 // The blobs to cache, by piece: those that are used twice where reading them again is impossible (a
 // pipe) or costs decoding. At most `most_bytes` of them.
-std::unordered_map<std::uint32_t, std::shared_ptr<CheckedApart>> FindShared(
+std::unordered_map<std::uint32_t, std::shared_ptr<UnorderedReader>> FindShared(
     TensorSource& source, const FileLayout& layout, std::uint64_t most_bytes) {
-  std::unordered_map<std::uint32_t, std::shared_ptr<CheckedApart>> blobs;
+  std::unordered_map<std::uint32_t, std::shared_ptr<UnorderedReader>> blobs;
   std::map<Identity, std::uint32_t> first;  // the first piece of each blob
   for (std::uint32_t i = 0; i < layout.pieces.size(); ++i) {
     const LayoutPiece& piece = layout.pieces[i];
@@ -73,7 +73,7 @@ std::unordered_map<std::uint32_t, std::shared_ptr<CheckedApart>> FindShared(
     if (!identity || identity->length != piece.bytes) continue;
     const auto [found, fresh] = first.emplace(*identity, i);
     if (fresh) continue;
-    std::shared_ptr<CheckedApart>& blob = blobs[found->second];
+    std::shared_ptr<UnorderedReader>& blob = blobs[found->second];
     if (blob == nullptr) {
       if (piece.bytes > most_bytes) continue;
       most_bytes -= piece.bytes;
@@ -158,11 +158,11 @@ class LayoutWriter {
 
   // How to read a piece whose digest needs its bytes in order; null if it is to be read in order. A
   // piece that is changed passes its digest before that, as it is read.
-  std::shared_ptr<CheckedApart> ApartOf(const LayoutPiece& piece) const {
+  std::shared_ptr<UnorderedReader> ApartOf(const LayoutPiece& piece) const {
     const Object& object = source_.objects()[piece.source.object];
     const bool whole = piece.bytes == object.components[piece.source.component].bytes;
     if (!whole || piece.change || !source_.sequential(piece.source)) return nullptr;
-    return source_.checked_apart(piece.source);
+    return source_.unordered_reader(piece.source);
   }
 
   Status AddPieces() {
@@ -174,7 +174,7 @@ class LayoutWriter {
     const LayoutPiece& piece = layout_.pieces[index];
     const auto shared = shared_.find(index);
     const bool cached = shared != shared_.end();
-    const std::shared_ptr<CheckedApart> apart = cached ? shared->second : ApartOf(piece);
+    const std::shared_ptr<UnorderedReader> apart = cached ? shared->second : ApartOf(piece);
     const bool chained = !cached && apart != nullptr;
     const bool ordered = !chained && source_.sequential(piece.source);
     const std::optional<Extent> extent = source_.extent(piece.source);
@@ -219,7 +219,7 @@ class LayoutWriter {
   const FileLayout& layout_;
   Sink& sink_;
   BufferPool pool_;
-  const std::unordered_map<std::uint32_t, std::shared_ptr<CheckedApart>> shared_;  // by piece
+  const std::unordered_map<std::uint32_t, std::shared_ptr<UnorderedReader>> shared_;  // by piece
   std::uint64_t at_ = 0;   // offset of the next range in the file
   std::uint32_t crc_ = 0;  // of the piece whose ranges pass
   RangePipeline<Batch> pipeline_;

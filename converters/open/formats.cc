@@ -174,7 +174,9 @@ OpenedSource OpenZtShards(const std::string& path, const FileNames&, const Sourc
       origin.digest = listed->second.digest;
       ZT_RETURN_IF_ERROR(ParseDigest(origin.digest).status());
     }
+    const std::uint64_t size = bytes->size().value_or(0);
     ZT_ASSIGN_OR_RETURN(auto source, OpenZt(std::move(bytes), options, origin));
+    source->AddShard({file, size, origin.digest});
     if (!index.plan.empty() && (!stamp || stamp->plan != index.plan))
       return InvalidData("its plan is not that of the index");
     return source;

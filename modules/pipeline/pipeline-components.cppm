@@ -17,7 +17,7 @@ struct ComponentRange {
   ComponentId id = {};
   std::uint64_t offset = 0, count = 0;  // in the component, in bytes
   // If set, reads the range in place of the source; see CheckDigest.
-  std::shared_ptr<CheckedApart> apart = nullptr;
+  std::shared_ptr<UnorderedReader> apart = nullptr;
   // If set, what is read is a range of this, the stream as which the component is stored.
   const Extent* stream = nullptr;
   // The tensor's name in errors; null means that of the source.

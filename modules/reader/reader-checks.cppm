@@ -27,11 +27,12 @@ StatusOr<std::string> DigestOfShard(ByteSource& joined, const StoredShard& shard
 // kDataLoss if `found` differs from the digest in the root.
 Status CompareDigest(const StoredShard& shard, const DigestText& stated, const std::string& found);
 
-// Check the file as a whole: the bytes outside of blobs, and the shards. Errors go to `wrong`,
+// Check the file as a whole: the bytes outside of blobs, and the shards, or those that have bytes of
+// one object. Errors go to `wrong`,
 // other results to the report, numbers of unreadable shards to `missing`.
 Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong);
-Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong,
-                   std::set<std::uint32_t>& missing);
+Status CheckShards(const Reader& reader, std::optional<std::uint32_t> object, VerifyReport& report,
+                   std::vector<std::string>& wrong, std::set<std::uint32_t>& missing);
 
 VerifyProblem ProblemOf(const Status& status, std::string_view object, std::string component = "");
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
@@ -61,11 +62,11 @@ class IndexChecker {
   std::shared_ptr<State> state_;
 };
 
-// Checks all sparse objects but those in `bad` and in shards in `missing`, which need about twice
-// `memory_bytes`. Errors go to `wrong`, what could not be checked to the report.
-Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
-                   const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
-                   VerifyReport& report,
+// Checks all sparse objects, or only one, but those in `bad` and in shards in `missing`. Takes about
+// twice `memory_bytes`. Errors go to `wrong`, what could not be checked to the report.
+Status CheckSparse(const Reader& reader, std::optional<std::uint32_t> only,
+                   const std::set<std::uint32_t>& bad, const std::set<std::uint32_t>& missing,
+                   std::uint64_t memory_bytes, VerifyReport& report,
                    const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong);
 
 }  // namespace zt::reader::internal

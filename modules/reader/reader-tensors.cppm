@@ -49,8 +49,20 @@ struct ZtOrigin {
 // ones: kDataLoss if it is another file. Opening and listing hash nothing.
 // The stamp of a shard (kShardAttribute) is not an attribute of the source, because it holds only
 // for that file.
+// InputOptions::as_stored leaves out all of that: the file as its manifest says.
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
                                                const InputOptions& options = {},
                                                const ZtOrigin& origin = {});
+// The reader of a source that is, or wraps, a .zt file that was opened with as_stored; else null.
+const Reader* ReaderOf(const TensorSource& source);
 
 }  // namespace zt
+
+// Shared by the units of the module, not exported.
+namespace zt::reader::internal {
+
+// OpenZt with as_stored.
+StatusOr<std::unique_ptr<TensorSource>> OpenAsStored(std::shared_ptr<ByteSource> bytes,
+                                                     const ZtOrigin& origin);
+
+}  // namespace zt::reader::internal

@@ -13,6 +13,8 @@ struct VerifyOptions {
   // Called with the stored bytes verified so far, in ascending order, by one thread at a time.
   std::function<void(std::uint64_t stored_bytes, std::uint64_t total)> progress = {};
   bool canonical = false;  // require the canonical form of the version (2.0 §6.3)
+  // Only this object of the manifest, without the bytes between blobs and the shards of others.
+  std::optional<std::uint32_t> object = std::nullopt;
   // Verify returns kCancelled soon after it becomes true, but only while it reads components.
   const std::atomic<bool>* cancelled = nullptr;
 };

@@ -420,8 +420,7 @@ Status Reader::ReadRange(ComponentId id, std::uint64_t offset, std::span<std::by
     for (std::byte& each : out) each = std::byte{each != std::byte{0}};
     return OkStatus();
   }
-  const bool packed =
-      element.type == "f4_e2m1" && (stored.role == "data" || stored.role == "values");
+  const bool packed = element.type == "f4_e2m1";
   if (!is_bool && !packed) return OkStatus();
   // Of packed elements the last byte alone has a rule.
   ZT_ASSIGN_OR_RETURN(const std::uint64_t size, state_->Size(id));

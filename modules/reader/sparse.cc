@@ -114,9 +114,9 @@ Status IndexChecker::Check(std::uint32_t index) {
   return ContentCheck::CheckTogether(object, parts);
 }
 
-Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
-                   const std::set<std::uint32_t>& missing, std::uint64_t memory_bytes,
-                   VerifyReport& report,
+Status CheckSparse(const Reader& reader, std::optional<std::uint32_t> only,
+                   const std::set<std::uint32_t>& bad, const std::set<std::uint32_t>& missing,
+                   std::uint64_t memory_bytes, VerifyReport& report,
                    const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong) {
   const std::vector<StoredObject>& objects = reader.manifest().objects;
   IndexChecker indices(reader, memory_bytes);
@@ -124,7 +124,8 @@ Status CheckSparse(const Reader& reader, const std::set<std::uint32_t>& bad,
   for (std::uint32_t o = 0; o < objects.size(); ++o) {
     const StoredObject& object = objects[o];
     const bool is_mixed = IsMixed(reader, o);
-    if (bad.contains(o) || (!is_mixed && !IsSparse(object.format))) continue;
+    if (o != only.value_or(o) || bad.contains(o) || (!is_mixed && !IsSparse(object.format)))
+      continue;
     const auto unreadable = [&](const StoredComponent& c) {
       return !c.undecodable.empty() || missing.contains(c.shard);
     };

@@ -112,9 +112,9 @@ class ZtSource final : public TensorSource {
  private:
   // Reads a component whose digest is over decoded bytes: decodes frames in any order, and hashes
   // them in order.
-  class ContentApart final : public CheckedApart {
+  class UnorderedContent final : public UnorderedReader {
    public:
-    ContentApart(ZtSource& source, ComponentId id) : source_(source), id_(id) {}
+    UnorderedContent(ZtSource& source, ComponentId id) : source_(source), id_(id) {}
     Status Read(std::uint64_t offset, std::span<std::byte> out) override {
       ZT_RETURN_IF_ERROR(source_.CheckRange(id_, offset, out.size()));
       const ServedComponent& part = source_.parts_[id_.object][id_.component];
@@ -167,14 +167,14 @@ class ZtSource final : public TensorSource {
     return (blob != nullptr && blob->ordered()) || AccessTo(part.stored).sequential;
   }
 
-  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override {
+  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override {
     const ServedComponent& part = parts_[id.object][id.component];
     const GuardedBlob* const content = DecodedGuard(part.stored);
     if (part.kind != ServedComponent::Kind::kWhole || content == nullptr || !content->ordered() ||
         checked_.contains({id.object, id.component}) || AccessTo(part.stored).sequential) {
       return nullptr;
     }
-    return std::make_shared<ContentApart>(*this, id);
+    return std::make_shared<UnorderedContent>(*this, id);
   }
 
   std::uint64_t preferred_read(ComponentId id) const override {
@@ -563,6 +563,7 @@ class ZtSource final : public TensorSource {
 StatusOr<std::unique_ptr<TensorSource>> OpenZt(std::shared_ptr<ByteSource> bytes,
                                                const InputOptions& options,
                                                const ZtOrigin& origin) {
+  if (options.as_stored) return reader::internal::OpenAsStored(std::move(bytes), origin);
   auto source = std::make_unique<reader::internal::ZtSource>();
   ZT_RETURN_IF_ERROR(source->Init(std::move(bytes), options, origin));
   return source;

@@ -305,8 +305,9 @@ class Verifier {
 
   StatusOr<VerifyReport> Run() {
     std::vector<std::string> wrong;
-    ZT_RETURN_IF_ERROR(reader::internal::CheckGaps(reader_, report_, wrong));
-    ZT_RETURN_IF_ERROR(reader::internal::CheckShards(reader_, report_, wrong, missing_));
+    if (!options_.object) ZT_RETURN_IF_ERROR(reader::internal::CheckGaps(reader_, report_, wrong));
+    ZT_RETURN_IF_ERROR(
+        reader::internal::CheckShards(reader_, options_.object, report_, wrong, missing_));
     for (std::string& each : wrong) findings_.Add({}, "", "", std::move(each));
     ZT_RETURN_IF_ERROR(Gather());
     RangeOptions options = {.threads = options_.threads, .memory_bytes = options_.memory_bytes};
@@ -324,7 +325,7 @@ class Verifier {
     ZT_RETURN_IF_ERROR(pipeline.Drain(added));
     findings_.Append(std::move(in_order_));
     ZT_RETURN_IF_ERROR(reader::internal::CheckSparse(
-        reader_, findings_.Objects(), missing_, 2 * window_, report_,
+        reader_, options_.object, findings_.Objects(), missing_, 2 * window_, report_,
         [this](std::uint32_t o, VerifyProblem what) {
           findings_.Add({o, 0}, what.object, std::move(what.component), std::move(what.message));
         }));
@@ -359,8 +360,9 @@ class Verifier {
   // of their first component.
   Status Gather() {
     const auto& objects = reader_.manifest().objects;
-    report_.objects = objects.size();
     for (std::uint32_t o = 0; o < objects.size(); ++o) {
+      if (o != options_.object.value_or(o)) continue;
+      ++report_.objects;
       report_.components += objects[o].components.size();
       ZT_ASSIGN_OR_RETURN(const bool sized, Size(o));
       if (!sized) continue;

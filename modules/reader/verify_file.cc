@@ -87,10 +87,12 @@ Status CheckGaps(const Reader& reader, VerifyReport& report, std::vector<std::st
 }
 
 // Size and footer of a shard are checked when it is opened.
-Status CheckShards(const Reader& reader, VerifyReport& report, std::vector<std::string>& wrong,
-                   std::set<std::uint32_t>& missing) {
+Status CheckShards(const Reader& reader, std::optional<std::uint32_t> object, VerifyReport& report,
+                   std::vector<std::string>& wrong, std::set<std::uint32_t>& missing) {
   const Manifest& manifest = reader.manifest();
   for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
+    const auto lies_in = [i](const StoredComponent& each) { return each.shard == i + 1; };
+    if (object && std::ranges::none_of(manifest.objects[*object].components, lies_in)) continue;
     const StoredShard& shard = manifest.shards[i];
     const DigestText expected = DigestOrUnknown(shard.digest);
     const bool known = expected.kind != DigestKind::kNone;

@@ -1,9 +1,10 @@
 // zt.source — where bytes come from: byte sources (:bytes), and TensorSource, the interface that
-// every input format implements.
+// every input format implements, with what it says of components (:component).
 export module zt.source;
 
 import zt.std;
 export import :bytes;
+export import :component;
 export import :store;
 import zt.compress;
 import zt.core;
@@ -11,13 +12,6 @@ import zt.core;
 export namespace zt {
 
 // ---- tensors ------------------------------------------------------------------------------------
-
-// Identifies a component of a TensorSource.
-struct ComponentId {
-  std::uint32_t object = 0;                              // index into objects()
-  std::uint32_t component = 0;                           // index into that object's components
-  auto operator<=>(const ComponentId&) const = default;  // by object, then component
-};
 
 // Options for opening an input. Every converter takes all, and ignores those that do not apply.
 struct InputOptions {
@@ -38,6 +32,10 @@ struct InputOptions {
   bool allow_single_shard = false;
   // zt: sparse objects keep u32 indices (Traits). Only for output versions that have them.
   bool u32_indices = false;
+  // zt: the objects and components of the manifest, in its order and with its types, for those who
+  // list a file or read ranges of it. Bytes are served without their digests; a size that the
+  // manifest leaves open is kUnknownSize (see TensorSource::Size).
+  bool as_stored = false;
 };
 
 // kDataLoss if `name`, a file below `folder`, is or lies behind a symbolic link that leaves the
@@ -46,43 +44,12 @@ struct InputOptions {
 Status CheckStaysInside(const std::string& folder, const std::string& name,
                         const InputOptions& options);
 
-// Where the declared bytes of a component lie unchanged in a ByteSource.
-struct Extent {
-  ByteSource* bytes = nullptr;                     // owned by the TensorSource
-  std::uint64_t offset = 0;                        // of the first byte in `bytes`
-  std::uint64_t length = 0;                        // in bytes
-  bool operator==(const Extent&) const = default;  // equal source and range
-};
-
-// Equal identities of components mean equal declared bytes: tied weights, which share a blob.
-struct Identity {
-  // An address unique to the source, which separates its values from those of others.
-  const void* space = nullptr;
-  std::uint64_t value = 0;   // identifies the bytes within `space`: an offset, an index
-  std::uint64_t length = 0;  // of the declared bytes
-  // An arbitrary order.
-  auto operator<=>(const Identity&) const = default;
-};
-
-// The encoded stream that a component is stored as. Its frames can be copied to another file
-// without being decoded.
-struct EncodedStream {
-  Encoding encoding = Encoding::kRaw;  // the codec's
-  CodecParameters parameters = {};     // the codec's, of this component
-  // Where the stream lies. `extent.bytes` is null if the stream must not be copied: it decodes to
-  // other bytes than declared, as widened indices do.
-  Extent extent = {};
-  // The source compares a digest of the stored bytes as they are read: damage is found without
-  // decoding.
-  bool guarded = false;
-};
-
 // Reads a component that is sequential only because its digest needs the bytes in order: ranges in
 // any order, without the digest; `Check` updates the digest later, in order. Valid as long as the
 // source.
-class CheckedApart {
+class UnorderedReader {
  public:
-  virtual ~CheckedApart() = default;
+  virtual ~UnorderedReader() = default;
   // As TensorSource::Read, without the digest. Thread-safe.
   virtual Status Read(std::uint64_t offset, std::span<std::byte> out) = 0;
   // Updates the digest with the bytes from `offset`; ranges in ascending order, each once.
@@ -125,8 +92,14 @@ class TensorSource {
   inline const std::vector<std::string>& part_files() const { return part_files_; }
   // Adds one of them. Only before the source is used.
   inline void AddPartFile(std::string name) { part_files_.push_back(std::move(name)); }
+  // The files that its root or index names, if it is a .zt file.
+  inline const std::vector<ShardFile>& shards() const { return shards_; }
+  // Adds one of them. Only before the source is used.
+  inline void AddShard(ShardFile shard) { shards_.push_back(std::move(shard)); }
   // The input format's name in kReadFormats: "safetensors", "npy", "npz", "gguf", "zt".
   virtual std::string_view format() const = 0;
+  // The version of a .zt file; empty for other formats.
+  virtual std::string_view version() const { return {}; }
 
   // An error if a listed object cannot be converted. Called for the objects to keep, before
   // anything is written. By default its entry in problems_.
@@ -141,7 +114,7 @@ class TensorSource {
   // pipes). If not seekable(), components must also be read in the order of objects().
   virtual bool sequential(ComponentId) const { return false; }
   // Reads a sequential component in any order; null if that is not possible.
-  virtual std::shared_ptr<CheckedApart> checked_apart(ComponentId) { return nullptr; }
+  virtual std::shared_ptr<UnorderedReader> unordered_reader(ComponentId) { return nullptr; }
   // False if the input can only be read from front to back: a pipe.
   virtual bool seekable() const { return true; }
 
@@ -156,6 +129,13 @@ class TensorSource {
   virtual std::optional<Extent> extent(ComponentId) const { return std::nullopt; }
   // Makes the range of `bytes` at `offset` of the component for ReadRanges, by its extent.
   RangeToRead RangeAt(ComponentId id, std::uint64_t offset, std::span<std::byte> bytes) const;
+
+  // How the component is stored; nullopt if the format has no manifest that says so.
+  virtual std::optional<StoredForm> stored(ComponentId) const { return std::nullopt; }
+  // The declared bytes, found by decoding where they are kUnknownSize. Errors as of Read.
+  virtual StatusOr<std::uint64_t> Size(ComponentId id) const {
+    return objects_[id.object].components[id.component].bytes;
+  }
 
   // The identity of the declared bytes; nullopt if unknown. By default made from the extent.
   virtual std::optional<Identity> identity(ComponentId id) const;
@@ -186,6 +166,7 @@ class TensorSource {
   std::string file_;                                    // see file()
   std::vector<std::string> other_files_;                // see other_files()
   std::vector<std::string> part_files_;                 // see part_files()
+  std::vector<ShardFile> shards_;                       // see shards()
 };
 
 // Serves the components of other sources as other objects. A derived class says by Origin which
@@ -193,7 +174,10 @@ class TensorSource {
 // wrapper hides one; a class that changes bytes overrides those that promise the source's own.
 class WrappedSource : public TensorSource {
  public:
+  // The other sources.
+  inline const std::vector<TensorSource*>& wrapped() const { return wrapped_; }
   std::string_view format() const override;
+  std::string_view version() const override;
   bool seekable() const override;
   Status Finish() override;
   void WillRead(std::span<const ComponentId> components) override;
@@ -201,9 +185,11 @@ class WrappedSource : public TensorSource {
   Status CheckReadable(std::uint32_t object) const override;
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
   bool sequential(ComponentId id) const override;
-  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override;
+  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override;
   std::uint64_t preferred_read(ComponentId id) const override;
   std::optional<Extent> extent(ComponentId id) const override;
+  std::optional<StoredForm> stored(ComponentId id) const override;
+  StatusOr<std::uint64_t> Size(ComponentId id) const override;
   std::optional<Identity> identity(ComponentId id) const override;
   std::optional<std::span<const std::byte>> View(ComponentId id) const override;
   std::optional<EncodedStream> encoded(ComponentId id) const override;

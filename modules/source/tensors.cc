@@ -50,6 +50,7 @@ class MergedSource final : public WrappedSource {
       AddWarningsOf(source);
       for (const std::string& file : source.other_files()) AddOtherFile(file);
       for (const std::string& file : source.part_files()) AddPartFile(file);
+      for (const ShardFile& shard : source.shards()) AddShard(shard);
     }
     return CheckNames();
   }
@@ -191,10 +192,15 @@ WrappedSource::WrappedSource(TensorSource& inner) : wrapped_{&inner} {
   file_ = inner.file({});
   other_files_ = inner.other_files();
   part_files_ = inner.part_files();
+  shards_ = inner.shards();
 }
 
 std::string_view WrappedSource::format() const {
   return wrapped_.empty() ? std::string_view("none") : wrapped_.front()->format();
+}
+
+std::string_view WrappedSource::version() const {
+  return wrapped_.empty() ? std::string_view() : wrapped_.front()->version();
 }
 
 bool WrappedSource::seekable() const {
@@ -239,9 +245,9 @@ bool WrappedSource::sequential(ComponentId id) const {
   return source.sequential(inner);
 }
 
-std::shared_ptr<CheckedApart> WrappedSource::checked_apart(ComponentId id) {
+std::shared_ptr<UnorderedReader> WrappedSource::unordered_reader(ComponentId id) {
   const auto [source, inner] = Origin(id);
-  return source.checked_apart(inner);
+  return source.unordered_reader(inner);
 }
 
 std::uint64_t WrappedSource::preferred_read(ComponentId id) const {
@@ -252,6 +258,16 @@ std::uint64_t WrappedSource::preferred_read(ComponentId id) const {
 std::optional<Extent> WrappedSource::extent(ComponentId id) const {
   const auto [source, inner] = Origin(id);
   return source.extent(inner);
+}
+
+std::optional<StoredForm> WrappedSource::stored(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.stored(inner);
+}
+
+StatusOr<std::uint64_t> WrappedSource::Size(ComponentId id) const {
+  const auto [source, inner] = Origin(id);
+  return source.Size(inner);
 }
 
 std::optional<Identity> WrappedSource::identity(ComponentId id) const {

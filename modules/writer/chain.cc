@@ -117,7 +117,7 @@ Status Read(Batch& batch, BufferPool& pool) {
 
 // Passes the bytes that were read to the source's digest, in order; components in parallel.
 Status Check(WriterChunk& chunk) {
-  CheckedApart* const apart = chunk.state->apart.get();
+  UnorderedReader* const apart = chunk.state->apart.get();
   return apart == nullptr ? OkStatus() : apart->Check(chunk.input_offset, chunk.bytes());
 }
 

@@ -472,7 +472,7 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
       ZT_RETURN_IF_ERROR(NamedBy(source, planned, KeepFrames(*state)));
     }
     if (state->sequential && state->copied == nullptr) {
-      state->apart = source.checked_apart(state->id);
+      state->apart = source.unordered_reader(state->id);
       state->sequential = state->apart == nullptr;
     }
     const std::uint64_t bytes =

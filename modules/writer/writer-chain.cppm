@@ -71,7 +71,7 @@ struct ComponentState {
   ComponentId id;
   bool sequential = false;
   // If set, reads the component without its digest, which the check stage then updates in order.
-  std::shared_ptr<CheckedApart> apart;
+  std::shared_ptr<UnorderedReader> apart;
   std::shared_ptr<const Transform> transform;
   bool ends_object = false;  // no component with a blob of its own follows
   // If set, the source's whole stream is copied: it is read in place of the component, and

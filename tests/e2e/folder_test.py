@@ -470,6 +470,22 @@ class Folders(support.EndToEnd):
         listed = json.loads(self.succeed("inspect", "--json", self.path("m.zt")))
         self.assertEqual([o["name"] for o in listed["objects"]], ["v", "w"] if listed["objects"][0]["name"] == "v" else ["w", "v"])
 
+    def test_however_a_file_is_given_its_manifest_is_listed(self):
+        folder = self.put_single("f")
+        for options in (["--spec", "1.2"], ["--spec", "2.0", "--zstd"], ["--shards", "2"]):
+            self.succeed("convert", folder, "-o", self.path("m.zt"), "-f", *options)
+            model = self.path("m.zt" if "--spec" in options else "m-00001-of-00002.zt")
+            listed = self.json("inspect", "--json", model)
+            self.assertIn("digest", listed["objects"][0]["components"][0])
+            with open(model, "rb") as file:
+                done = subprocess.run([support.PROGRAM, "inspect", "--json", "-"], stdin=file, capture_output=True, check=True)
+            self.assertEqual({**json.loads(done.stdout), "file": listed["file"]}, listed)
+            self.assertIn("config.json", [each["attributes"]["path"] for each in listed["files"]])
+            without = {key: value for key, value in listed.items() if key != "files"}
+            self.assertEqual(self.json("inspect", "--json", model, "--files", "none"), without)
+            one = self.json("inspect", "--json", model, "--files", "config.json")
+            self.assertEqual([each["attributes"]["path"] for each in one["files"]], ["config.json"])
+
     def test_diff_verify_id(self):
         folder = self.put_single("f")
         model = self.path("m.zt")

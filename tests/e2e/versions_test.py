@@ -289,6 +289,9 @@ class Sparse(Versions):
                 source = self.put("in.zt", make_zt.encode_01([entry]))
                 with self.subTest(layout, packed=packed):
                     self.succeed("verify", source)
+                    for role in want[layout][1]:
+                        self.json("show", "--json", source, f"s/{role}")
+                    self.assertEqual(self.json("show", "--json", source, "s/values")["values"], [1, 2, 3])
                     output = self.convert(source)
                     self.succeed("verify", output)
                     self.assertEqual(self.components(output), want[layout])
