@@ -31,9 +31,8 @@ struct ShardFormat {
   std::function<StatusOr<std::unique_ptr<TensorSource>>(
       std::shared_ptr<ByteSource>, const std::string& file, const ShardIndex& index)>
       open;
-  // True if the folder may hold other models: a file that the index does not list is then an error
-  // if its name is that of a numbered shard of the index's set, and ignored if not. If false, each
-  // unlisted file is left out with a warning.
+  // Files that the index does not list: false leaves out each with a warning; true refuses numbered
+  // shards of its own set, and ignores the rest, for the folder may hold other models.
   bool refuse_unlisted = false;
   // True if a file that begins with `head` (512 bytes suffice) has the format. In a folder without
   // an index, other files are left out with a warning, unless they are named as parts of a set, or

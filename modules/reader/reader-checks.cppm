@@ -44,7 +44,7 @@ InlinedVector<std::uint64_t, 16> KeyOf(const StoredComponent& component);
 inline constexpr std::size_t kIndexBytes = 8;
 // Reads whole elements of a stored component as u64. `offset` counts bytes of the widened elements.
 // kDataLoss for a negative index.
-Status ReadWidened(const Reader& reader, ComponentId stored, std::uint64_t offset,
+Status ReadWideIndices(const Reader& reader, ComponentId stored, std::uint64_t offset,
                    std::span<std::byte> out);
 
 // Checks the rules of 2.0 about the indices of sparse objects: those of a row ascend, no cell

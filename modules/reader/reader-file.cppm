@@ -152,7 +152,7 @@ class Reader {
   Status Named(ComponentId id, const Status& status) const;
   Status Named(std::string_view name, const Status& status) const;
   // The public functions without names in errors.
-  Status ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
+  Status ReadUnnamed(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   Status ReadDecoded(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   StatusOr<std::span<const std::byte>> MapWhole(ComponentId id) const;
   // Offsets at which to split a component of `bytes` for several threads: 0, ..., bytes.
@@ -166,8 +166,5 @@ class Reader {
   explicit Reader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
-
-// True if the object is a sparse entry of 0.1.0, whose single blob mixes values and indices.
-bool IsMixed(const Reader& reader, std::uint32_t object);
 
 }  // namespace zt

@@ -151,7 +151,7 @@ struct Reader::State {
   // blobs are excluded: they also hold indices.
   bool HasLooseBools(ComponentId id) const {
     return Traits(manifest.version).loose_bools && component(id).element.dtype == DType::kBool &&
-           !reader::internal::IsMixedLayout(manifest.objects[id.object].format);
+           !reader::internal::IsSparse01Layout(manifest.objects[id.object].format);
   }
 
   StreamReader ReaderOf(const StoredComponent& c) {
@@ -407,10 +407,10 @@ std::optional<std::uint32_t> Reader::Find(std::string_view name) const {
 }
 
 Status Reader::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
-  return Named(id, ReadRange(id, offset, out));
+  return Named(id, ReadUnnamed(id, offset, out));
 }
 
-Status Reader::ReadRange(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
+Status Reader::ReadUnnamed(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
   ZT_RETURN_IF_ERROR(ReadDecoded(id, offset, out));
   const StoredComponent& stored = component(id);
   const ElementType& element = stored.element;

@@ -120,21 +120,21 @@ Status CheckSparse(const Reader& reader, std::optional<std::uint32_t> only,
                    const std::function<void(std::uint32_t object, VerifyProblem what)>& wrong) {
   const std::vector<StoredObject>& objects = reader.manifest().objects;
   IndexChecker indices(reader, memory_bytes);
-  MixedChecker mixed(reader);
+  Sparse01Checker mixed(reader);
   for (std::uint32_t o = 0; o < objects.size(); ++o) {
     const StoredObject& object = objects[o];
-    const bool is_mixed = IsMixed(reader, o);
-    if (o != only.value_or(o) || bad.contains(o) || (!is_mixed && !IsSparse(object.format)))
+    const bool is_sparse_0_1 = IsSparse01(reader, o);
+    if (o != only.value_or(o) || bad.contains(o) || (!is_sparse_0_1 && !IsSparse(object.format)))
       continue;
     const auto unreadable = [&](const StoredComponent& c) {
       return !c.undecodable.empty() || missing.contains(c.shard);
     };
     if (std::ranges::any_of(object.components, unreadable)) continue;
-    const Status status = is_mixed ? mixed.Check(o) : indices.Check(o);
+    const Status status = is_sparse_0_1 ? mixed.Check(o) : indices.Check(o);
     if (status.code() == StatusCode::kDataLoss) {
       wrong(o, ProblemOf(status, object.name));
     } else if (status.code() == StatusCode::kUnimplemented) {
-      (is_mixed ? report.undecodable : report.unchecked).push_back(ProblemOf(status, object.name));
+      (is_sparse_0_1 ? report.undecodable : report.unchecked).push_back(ProblemOf(status, object.name));
     } else if (!status.ok()) {
       return WithTensor(status, object.name);
     }

@@ -16,23 +16,16 @@ import :sparse_0_1;
 import zt.core;
 import zt.format;
 
-namespace zt {
-
-bool IsMixed(const Reader& reader, std::uint32_t index) {
-  return Traits(reader.manifest().version).mixed_sparse &&
-         reader::internal::IsMixedLayout(reader.manifest().objects[index].format);
-}
-
-namespace reader::internal {
+namespace zt::reader::internal {
 namespace {
 
 constexpr std::string_view kCoo01 = "sparsecoo", kCsr01 = "sparsecsr", kSparse01 = "sparse";
 const ElementType kIndex{DType::kU64, ""};
 constexpr std::size_t kBlock = 64 << 10;  // bytes of interleaved entries read at once
 
-class Sparse01 {
+class Layout01 {
  public:
-  Sparse01(std::uint64_t bytes, MixedObject& out)
+  Layout01(std::uint64_t bytes, Sparse01Object& out)
       : bytes_(bytes), object_(out.object), parts_(out.parts) {
     element_ = object_.components[0].element;
     width_ = ByteWidth(element_.dtype);
@@ -47,12 +40,12 @@ class Sparse01 {
   }
 
  private:
-  void AddComponent(std::string role, ElementType element, std::uint64_t bytes, MixedPart part) {
+  void AddComponent(std::string role, ElementType element, std::uint64_t bytes, Sparse01Part part) {
     object_.components.push_back({std::move(role), std::move(element), bytes});
     parts_.push_back(std::move(part));
   }
   void AddRange(std::string role, ElementType element, std::uint64_t base, std::uint64_t bytes) {
-    MixedPart part;
+    Sparse01Part part;
     part.base = base;
     AddComponent(std::move(role), std::move(element), bytes, std::move(part));
   }
@@ -65,11 +58,11 @@ class Sparse01 {
                          " bytes is not a whole number of entries of " + std::to_string(entry) +
                          " bytes, as layout 'sparsecoo' has them");
     }
-    MixedPart part;
+    Sparse01Part part;
     part.entries = bytes_ / entry;
-    part.kind = MixedPart::Kind::kCoords;
+    part.kind = Sparse01Part::Kind::kCoords;
     AddComponent("coords", kIndex, part.entries * object_.shape.size() * kIndexBytes, part);
-    part.kind = MixedPart::Kind::kValues;
+    part.kind = Sparse01Part::Kind::kValues;
     AddComponent("values", element_, part.entries * width_, part);
     object_.format = "sparse_coo";
     return OkStatus();
@@ -100,7 +93,7 @@ class Sparse01 {
 
   std::uint64_t bytes_;  // of the decoded blob
   Object& object_;
-  std::vector<MixedPart>& parts_;
+  std::vector<Sparse01Part>& parts_;
   ElementType element_;
   std::size_t width_;
 };
@@ -122,7 +115,7 @@ Status ForEntries(const Reader& reader, ComponentId stored, std::size_t entry, s
 }
 
 Status ReadCoords(const Reader& reader, ComponentId stored, const Object& object,
-                  const MixedPart& part, std::uint64_t offset, std::span<std::byte> out) {
+                  const Sparse01Part& part, std::uint64_t offset, std::span<std::byte> out) {
   const std::size_t entry =
       object.shape.size() * kIndexBytes + ByteWidth(object.components[1].element.dtype);
   std::uint64_t element = offset / kIndexBytes;
@@ -157,34 +150,39 @@ Status ReadValues(const Reader& reader, ComponentId stored, const Object& object
 
 }  // namespace
 
-bool IsMixedLayout(std::string_view format) {
+bool IsSparse01(const Reader& reader, std::uint32_t index) {
+  return Traits(reader.manifest().version).mixed_sparse &&
+         IsSparse01Layout(reader.manifest().objects[index].format);
+}
+
+bool IsSparse01Layout(std::string_view format) {
   return format == kSparse01 || format == kCoo01 || format == kCsr01;
 }
 
-StatusOr<MixedObject> TakeApart(const Reader& reader, std::uint32_t index) {
+StatusOr<Sparse01Object> TakeApart(const Reader& reader, std::uint32_t index) {
   const StoredObject& stored = reader.manifest().objects[index];
   if (!stored.components[0].undecodable.empty()) {
     return Unsupported(stored.components[0].undecodable);
   }
-  MixedObject mixed;
+  Sparse01Object mixed;
   mixed.object = Declare(stored);
   ZT_ASSIGN_OR_RETURN(const std::uint64_t bytes, reader.DecodedBytes({index, 0}));
-  ZT_RETURN_IF_ERROR(Sparse01(bytes, mixed).Describe());
+  ZT_RETURN_IF_ERROR(Layout01(bytes, mixed).Describe());
   ZT_RETURN_IF_ERROR(ValidateObject(mixed.object));
   return mixed;
 }
 
-Status ReadMixed(const Reader& reader, std::uint32_t index, const MixedObject& mixed,
+Status ReadSparse01(const Reader& reader, std::uint32_t index, const Sparse01Object& mixed,
                  std::uint32_t component, std::uint64_t offset, std::span<std::byte> out) {
-  const MixedPart& part = mixed.parts[component];
+  const Sparse01Part& part = mixed.parts[component];
   const ComponentId stored{index, 0};
   switch (part.kind) {
-    case MixedPart::Kind::kCoords:
+    case Sparse01Part::Kind::kCoords:
       return ReadCoords(reader, stored, mixed.object, part, offset, out);
-    case MixedPart::Kind::kRange:
+    case Sparse01Part::Kind::kRange:
       ZT_RETURN_IF_ERROR(reader.Read(stored, part.base + offset, out));
       break;
-    case MixedPart::Kind::kValues:
+    case Sparse01Part::Kind::kValues:
       ZT_RETURN_IF_ERROR(ReadValues(reader, stored, mixed.object, offset, out));
       break;
   }
@@ -198,7 +196,7 @@ namespace {
 
 // All dimensions in one pass, a column of each at a time.
 StatusOr<DataValidator> LookAtCoords(const Reader& reader, ComponentId stored,
-                                     const MixedObject& mixed, const DataRule& rule) {
+                                     const Sparse01Object& mixed, const DataRule& rule) {
   constexpr std::size_t kColumn = 512 * kIndexBytes;
   const std::size_t rank = mixed.object.shape.size();
   std::vector<DataValidator> dimensions;
@@ -229,8 +227,8 @@ StatusOr<DataValidator> LookAtCoords(const Reader& reader, ComponentId stored,
 }  // namespace
 
 // Reads the blob once.
-StatusOr<MixedChecker::FoundParts> MixedChecker::Look(std::uint32_t index,
-                                                      const MixedObject& mixed) const {
+StatusOr<Sparse01Checker::FoundParts> Sparse01Checker::Look(std::uint32_t index,
+                                                      const Sparse01Object& mixed) const {
   FoundParts found;
   const ComponentId stored{index, 0};
   const Object& object = mixed.object;
@@ -238,7 +236,7 @@ StatusOr<MixedChecker::FoundParts> MixedChecker::Look(std::uint32_t index,
     const std::uint64_t bytes = object.components[c].bytes;
     const auto rule = RuleOf(object, c, bytes);
     if (!rule || bytes == 0) continue;
-    if (mixed.parts[c].kind == MixedPart::Kind::kCoords) {
+    if (mixed.parts[c].kind == Sparse01Part::Kind::kCoords) {
       ZT_ASSIGN_OR_RETURN(auto coords, LookAtCoords(reader_, stored, mixed, *rule));
       found.emplace(c, std::move(coords));
       continue;
@@ -247,7 +245,7 @@ StatusOr<MixedChecker::FoundParts> MixedChecker::Look(std::uint32_t index,
     std::vector<std::byte> block(std::min<std::uint64_t>(kBlock, bytes));
     for (std::uint64_t at = 0; at < bytes; at += block.size()) {
       block.resize(std::min<std::uint64_t>(block.size(), bytes - at));
-      ZT_RETURN_IF_ERROR(ReadMixed(reader_, index, mixed, c, at, block));
+      ZT_RETURN_IF_ERROR(ReadSparse01(reader_, index, mixed, c, at, block));
       validator.Add(block);
     }
     found.emplace(c, std::move(validator));
@@ -255,8 +253,8 @@ StatusOr<MixedChecker::FoundParts> MixedChecker::Look(std::uint32_t index,
   return found;
 }
 
-Status MixedChecker::Check(std::uint32_t index) {
-  ZT_ASSIGN_OR_RETURN(const MixedObject mixed, TakeApart(reader_, index));
+Status Sparse01Checker::Check(std::uint32_t index) {
+  ZT_ASSIGN_OR_RETURN(const Sparse01Object mixed, TakeApart(reader_, index));
   const Object& object = mixed.object;
   InlinedVector<std::uint64_t, 16> key = KeyOf(reader_.component({index, 0}));
   key.push_back(object.shape.size());
@@ -271,5 +269,4 @@ Status MixedChecker::Check(std::uint32_t index) {
   return OkStatus();
 }
 
-}  // namespace reader::internal
-}  // namespace zt
+}  // namespace zt::reader::internal

@@ -10,7 +10,7 @@ module zt.reader;
 
 import zt.std;
 import :checks;
-import :guard;
+import :checked_bytes;
 import :sparse_0_1;
 import zt.compress;
 import zt.core;
@@ -28,8 +28,8 @@ namespace {
 struct ServedComponent {
   enum class Kind : std::uint8_t {
     kWhole,    // the stored component unchanged
-    kWidened,  // its integers, widened to u64
-    kMixed,    // a part of the blob of a sparse 0.1.0 entry
+    kWideIndices,  // its integers, widened to u64
+    kSparse01,    // a part of the blob of a sparse 0.1.0 entry
   };
   Kind kind = Kind::kWhole;
   ComponentId stored;
@@ -40,7 +40,7 @@ struct ServedComponent {
 struct Served {
   Object object;
   std::vector<ServedComponent> parts;
-  std::shared_ptr<const MixedObject> mixed = nullptr;
+  std::shared_ptr<const Sparse01Object> mixed = nullptr;
   Status refusal = {};
 };
 
@@ -49,7 +49,7 @@ class ZtSource final : public TensorSource {
   Status Init(std::shared_ptr<ByteSource> bytes, const InputOptions& wanted,
               const ZtOrigin& origin) {
     const auto guard = [this](std::shared_ptr<ByteSource> all) {
-      return bytes_ = std::make_shared<GuardedBytes>(std::move(all));
+      return bytes_ = std::make_shared<CheckedBytes>(std::move(all));
     };
     ZT_ASSIGN_OR_RETURN(reader_,
                         OpenObserved(std::move(bytes), {.find_shard = origin.find_shard}, guard));
@@ -74,7 +74,7 @@ class ZtSource final : public TensorSource {
     objects_.reserve(order.size());
     parts_.reserve(order.size());
     for (const auto& [begin, end, index] : order) {
-      auto served = IsMixed(*reader_, index) ? ServeMixed(index) : Serve(index);
+      auto served = IsSparse01(*reader_, index) ? ServeSparse01(index) : Serve(index);
       if (!served.ok()) return WithTensor(served.status(), manifest.objects[index].name);
       const auto at = static_cast<std::uint32_t>(objects_.size());
       ZT_RETURN_IF_ERROR(CheckContentless(index, *served));
@@ -88,7 +88,7 @@ class ZtSource final : public TensorSource {
       objects_.push_back(std::move(served->object));
       parts_.push_back(std::move(served->parts));
     }
-    GuardFiles(origin.digest);
+    CheckFileDigests(origin.digest);
     return OkStatus();
   }
 
@@ -143,10 +143,10 @@ class ZtSource final : public TensorSource {
     switch (part.kind) {
       case ServedComponent::Kind::kWhole:
         return reader_->Read(part.stored, offset, out);
-      case ServedComponent::Kind::kWidened:
-        return ReadWidened(*reader_, part.stored, offset, out);
-      case ServedComponent::Kind::kMixed:
-        return ReadMixed(*reader_, part.stored.object, *mixed_.at(id.object), id.component, offset,
+      case ServedComponent::Kind::kWideIndices:
+        return ReadWideIndices(*reader_, part.stored, offset, out);
+      case ServedComponent::Kind::kSparse01:
+        return ReadSparse01(*reader_, part.stored.object, *mixed_.at(id.object), id.component, offset,
                          out);
     }
     return OkStatus();
@@ -157,19 +157,19 @@ class ZtSource final : public TensorSource {
   // hold several components, and row pointers, because each is compared with the previous one.
   bool sequential(ComponentId id) const override {
     const ServedComponent& part = parts_[id.object][id.component];
-    if (part.kind == ServedComponent::Kind::kMixed) return true;
+    if (part.kind == ServedComponent::Kind::kSparse01) return true;
     const auto checked = checked_.find({id.object, id.component});
     if (checked != checked_.end() && checked->second->ordered()) return true;
-    if (const GuardedBlob* content = DecodedGuard(part.stored)) {
+    if (const CheckedBlob* content = DecodedCheck(part.stored)) {
       if (content->ordered()) return true;
     }
-    const GuardedBlob* blob = bytes_->Find(reader_->component(part.stored).offset);
+    const CheckedBlob* blob = bytes_->Find(reader_->component(part.stored).offset);
     return (blob != nullptr && blob->ordered()) || AccessTo(part.stored).sequential;
   }
 
   std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override {
     const ServedComponent& part = parts_[id.object][id.component];
-    const GuardedBlob* const content = DecodedGuard(part.stored);
+    const CheckedBlob* const content = DecodedCheck(part.stored);
     if (part.kind != ServedComponent::Kind::kWhole || content == nullptr || !content->ordered() ||
         checked_.contains({id.object, id.component}) || AccessTo(part.stored).sequential) {
       return nullptr;
@@ -181,7 +181,7 @@ class ZtSource final : public TensorSource {
     const ServedComponent& part = parts_[id.object][id.component];
     const std::uint64_t frame = AccessTo(part.stored).frame_bytes;
     if (part.kind == ServedComponent::Kind::kWhole) return frame;
-    if (part.kind != ServedComponent::Kind::kWidened) return 0;
+    if (part.kind != ServedComponent::Kind::kWideIndices) return 0;
     return frame / ByteWidth(reader_->component(part.stored).element.dtype) * kIndexBytes;
   }
 
@@ -228,7 +228,7 @@ class ZtSource final : public TensorSource {
   std::optional<Identity> identity(ComponentId id) const override {
     const ServedComponent& part = parts_[id.object][id.component];
     const std::uint64_t bytes = objects_[id.object].components[id.component].bytes;
-    if (part.kind == ServedComponent::Kind::kMixed || bytes == 0) return std::nullopt;
+    if (part.kind == ServedComponent::Kind::kSparse01 || bytes == 0) return std::nullopt;
     const ComponentId first = First(part.stored);
     return Identity{this, std::uint64_t{first.object} << 32 | first.component, bytes};
   }
@@ -240,9 +240,9 @@ class ZtSource final : public TensorSource {
   }
 
   // Validates a component whose bytes must satisfy a rule.
-  class Checked {
+  class RuleCheck {
    public:
-    explicit Checked(const DataRule& rule) : rule_(rule), validator_(rule) {}
+    explicit RuleCheck(const DataRule& rule) : rule_(rule), validator_(rule) {}
 
     bool ordered() const { return rule_.kind == DataRule::Kind::kPointers; }
     Status Validate(const Object& object, std::uint64_t bytes, std::uint64_t offset,
@@ -286,7 +286,7 @@ class ZtSource final : public TensorSource {
   void AddRules(std::uint32_t at, std::uint32_t index, const Object& object) {
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
       if (const auto rule = RuleOf(object, c, object.components[c].bytes)) {
-        checked_.emplace(std::pair(at, c), std::make_unique<Checked>(*rule));
+        checked_.emplace(std::pair(at, c), std::make_unique<RuleCheck>(*rule));
       }
     }
     const Manifest& manifest = reader_->manifest();
@@ -306,7 +306,7 @@ class ZtSource final : public TensorSource {
 
   // The guard for the decoded bytes of a component, if a digest covers them: its own, or that of
   // another component with the same blob. Null if there is none.
-  GuardedBlob* DecodedGuard(ComponentId stored) const {
+  CheckedBlob* DecodedCheck(ComponentId stored) const {
     const auto found = decoded_.find(ContentKey(reader_->component(stored)));
     return found == decoded_.end() ? nullptr : found->second.get();
   }
@@ -314,10 +314,10 @@ class ZtSource final : public TensorSource {
   // Checks served bytes from `offset` against a digest of decoded bytes.
   Status CheckDecoded(const ServedComponent& part, std::uint64_t offset,
                       std::span<const std::byte> out) {
-    GuardedBlob* const content = DecodedGuard(part.stored);
+    CheckedBlob* const content = DecodedCheck(part.stored);
     if (content == nullptr) return OkStatus();
     DecodedBytes again(*reader_, part.stored);
-    if (part.kind != ServedComponent::Kind::kWidened) return content->Passed(offset, out, again);
+    if (part.kind != ServedComponent::Kind::kWideIndices) return content->Passed(offset, out, again);
     const std::size_t width = ByteWidth(reader_->component(part.stored).element.dtype);
     std::vector<std::byte> narrow(out.size() / kIndexBytes * width);
     for (std::size_t i = 0; i < narrow.size(); ++i) {
@@ -338,8 +338,8 @@ class ZtSource final : public TensorSource {
   Status Guard() {
     const auto& objects = reader_->manifest().objects;
     const bool decoded = Traits(reader_->manifest().version).digests_decoded;
-    std::unordered_map<std::uint64_t, GuardedBlob*> seen;  // by offset
-    std::vector<std::unique_ptr<GuardedBlob>> blobs;
+    std::unordered_map<std::uint64_t, CheckedBlob*> seen;  // by offset
+    std::vector<std::unique_ptr<CheckedBlob>> blobs;
     for (std::uint32_t o = 0; o < objects.size(); ++o) {
       for (std::uint32_t c = 0; c < objects[o].components.size(); ++c) {
         const StoredComponent& component = objects[o].components[c];
@@ -358,17 +358,17 @@ class ZtSource final : public TensorSource {
           }
           continue;
         }
-        GuardedBlob* guard = nullptr;
+        CheckedBlob* guard = nullptr;
         if (decoded && component.encoding != Encoding::kRaw) {
           auto& content = decoded_[ContentKey(component)];
           if (content == nullptr) {
-            content = std::make_unique<GuardedBlob>(0, component.decoded_bytes);
+            content = std::make_unique<CheckedBlob>(0, component.decoded_bytes);
           }
           guard = content.get();
         } else {
-          GuardedBlob*& blob = seen[component.offset];
+          CheckedBlob*& blob = seen[component.offset];
           if (blob == nullptr) {
-            blobs.push_back(std::make_unique<GuardedBlob>(component.offset, component.length));
+            blobs.push_back(std::make_unique<CheckedBlob>(component.offset, component.length));
             blob = blobs.back().get();
           }
           guard = blob;
@@ -381,7 +381,7 @@ class ZtSource final : public TensorSource {
   }
 
   // Guards the file itself, if its digest `own` is known, and the shards that it names.
-  void GuardFiles(const std::string& own) {
+  void CheckFileDigests(const std::string& own) {
     const auto guard = [this](std::uint64_t begin, std::uint64_t bytes, const std::string& stated,
                               const std::string& name, const std::string& says) {
       DigestText digest = DigestOrUnknown(stated);
@@ -391,7 +391,7 @@ class ZtSource final : public TensorSource {
         return;
       }
       bytes_->Guard(
-          std::make_unique<GuardedFile>(begin, bytes, std::move(digest), name, says + stated));
+          std::make_unique<CheckedFile>(begin, bytes, std::move(digest), name, says + stated));
     };
     const std::vector<StoredShard>& shards = reader_->manifest().shards;
     const std::uint64_t size = shards.empty() ? *bytes_->size() : shards.front().begin;
@@ -412,7 +412,7 @@ class ZtSource final : public TensorSource {
   ServedKey ServedKeyOf(ComponentId id) const {
     const StoredComponent& c = reader_->component(id);
     return {ContentKey(c),
-            ServedAsDecoded(c) && !IsWidened(id) ? std::nullopt : std::optional(c.element.dtype)};
+            ServedAsDecoded(c) && !HasWideIndices(id) ? std::nullopt : std::optional(c.element.dtype)};
   }
 
   void AddFirst(ComponentId id) {
@@ -432,7 +432,7 @@ class ZtSource final : public TensorSource {
     return other == others_.end() ? id : other->second;
   }
 
-  bool IsWidened(ComponentId stored) const {
+  bool HasWideIndices(ComponentId stored) const {
     const StoredObject& object = reader_->manifest().objects[stored.object];
     const StoredComponent& component = object.components[stored.component];
     if (!IsIndexRole(object.format, component.role)) return false;
@@ -458,13 +458,13 @@ class ZtSource final : public TensorSource {
     return OkStatus();
   }
 
-  StatusOr<Served> ServeMixed(std::uint32_t index) const {
+  StatusOr<Served> ServeSparse01(std::uint32_t index) const {
     Served served;
     auto mixed = TakeApart(*reader_, index);
     if (mixed.ok()) {
       served.object = mixed->object;
-      served.parts.assign(mixed->parts.size(), {ServedComponent::Kind::kMixed, {index, 0}});
-      served.mixed = std::make_shared<const MixedObject>(*std::move(mixed));
+      served.parts.assign(mixed->parts.size(), {ServedComponent::Kind::kSparse01, {index, 0}});
+      served.mixed = std::make_shared<const Sparse01Object>(*std::move(mixed));
       return served;
     }
     if (mixed.status().code() == StatusCode::kUnavailable) return mixed.status();
@@ -500,7 +500,7 @@ class ZtSource final : public TensorSource {
         if (!bytes.ok()) served.refusal = WithComponent(bytes.status(), from.role);
         component.bytes = bytes.ok() ? *bytes : 0;
       }
-      if (IsWidened(part.stored)) {
+      if (HasWideIndices(part.stored)) {
         const std::size_t width = ByteWidth(from.element.dtype);
         if (component.bytes % width != 0) {
           return InvalidData("component " + Quote(from.role) +
@@ -509,7 +509,7 @@ class ZtSource final : public TensorSource {
         const auto bytes = CheckedMul(component.bytes / width, kIndexBytes);
         if (!bytes)
           return InvalidData("component " + Quote(from.role) + " overflows 64 bits as u64");
-        part.kind = ServedComponent::Kind::kWidened;
+        part.kind = ServedComponent::Kind::kWideIndices;
         component.bytes = *bytes;
         component.element = {DType::kU64, ""};
       }
@@ -539,10 +539,10 @@ class ZtSource final : public TensorSource {
   };
 
   bool u32_indices_ = false;
-  std::shared_ptr<GuardedBytes> bytes_;
+  std::shared_ptr<CheckedBytes> bytes_;
   std::unique_ptr<Reader> reader_;
   std::vector<std::vector<ServedComponent>> parts_;  // by object
-  std::unordered_map<std::uint32_t, std::shared_ptr<const MixedObject>> mixed_;
+  std::unordered_map<std::uint32_t, std::shared_ptr<const Sparse01Object>> mixed_;
   // By offset: the first component of each blob.
   std::unordered_map<std::uint64_t, ComponentId> first_;
   std::map<ServedKey, ComponentId> others_;  // served with other bytes than the first
@@ -551,9 +551,9 @@ class ZtSource final : public TensorSource {
   std::unique_ptr<IndexChecker> indices_ ZT_GUARDED_BY(index_mutex_);
   std::unordered_map<std::uint32_t, std::optional<Status>> sparse_;  // Init fixes the keys
   std::unordered_map<std::uint32_t, Status> empty_refusals_;         // by index in the manifest
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Checked>> checked_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<RuleCheck>> checked_;
   // Blobs whose digests cover decoded bytes.
-  std::map<ContentKey, std::unique_ptr<GuardedBlob>> decoded_;
+  std::map<ContentKey, std::unique_ptr<CheckedBlob>> decoded_;
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ import zt.source;
 
 namespace zt::reader::internal {
 
-Status ReadWidened(const Reader& reader, ComponentId stored, std::uint64_t offset,
+Status ReadWideIndices(const Reader& reader, ComponentId stored, std::uint64_t offset,
                    std::span<std::byte> out) {
   const DType dtype = reader.component(stored).element.dtype;
   const std::size_t width = ByteWidth(dtype);

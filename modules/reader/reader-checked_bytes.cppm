@@ -1,10 +1,10 @@
-// zt.reader:guard — a ByteSource that checks blobs against their digests as the bytes pass.
+// zt.reader:checked_bytes — a ByteSource that checks blobs against their digests as the bytes pass.
 // Internal.
 module;
 
 #include "core/thread_annotations.h"
 
-module zt.reader:guard;
+module zt.reader:checked_bytes;
 
 import zt.std;
 import zt.core;
@@ -16,9 +16,9 @@ namespace zt::reader::internal {
 // A blob, checked against the digests of its components. Ranges may pass in any order and from many
 // threads. When they have covered the whole blob, the digests are compared; after a mismatch every
 // read of the blob returns the error.
-class GuardedBlob {
+class CheckedBlob {
  public:
-  GuardedBlob(std::uint64_t offset, std::uint64_t length) : offset_(offset), length_(length) {}
+  CheckedBlob(std::uint64_t offset, std::uint64_t length) : offset_(offset), length_(length) {}
 
   std::uint64_t offset() const { return offset_; }
   std::uint64_t length() const { return length_; }
@@ -70,11 +70,11 @@ Status CheckEmpty(const DigestText& digest, const std::string& text);
 // A file, such as a shard, checked against the digest of all its bytes. The bytes are hashed in
 // order as they pass. If a range passes ahead of the position, the bytes before it are read first;
 // Finish reads the remaining bytes.
-class GuardedFile {
+class CheckedFile {
  public:
   // The file begins at `begin` of all bytes that pass. For errors: `name` is its name if there are
   // other files among the bytes, and `says` is the source of the digest, "the index says xxh3:...".
-  GuardedFile(std::uint64_t begin, std::uint64_t length, DigestText digest, std::string name,
+  CheckedFile(std::uint64_t begin, std::uint64_t length, DigestText digest, std::string name,
               std::string says)
       : begin_(begin),
         length_(length),
@@ -105,9 +105,9 @@ class GuardedFile {
 };
 
 // The bytes of the file. Those of a blob pass through its guard.
-class GuardedBytes final : public ByteSource {
+class CheckedBytes final : public ByteSource {
  public:
-  explicit GuardedBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
+  explicit CheckedBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
 
   const std::string& name() const override { return bytes_->name(); }
   std::optional<std::uint64_t> size() const override { return bytes_->size(); }
@@ -118,14 +118,14 @@ class GuardedBytes final : public ByteSource {
   void WillRead(std::span<const ByteRange> ranges) override { bytes_->WillRead(ranges); }
 
   // Sets the guards of the blobs, which do not overlap. Called before several threads read.
-  void Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs);
+  void Guard(std::vector<std::unique_ptr<CheckedBlob>> blobs);
   // Adds the guard of a file, in the order of offsets. Called after opening and before any other
   // reading.
-  void Guard(std::unique_ptr<GuardedFile> file) { files_.push_back(std::move(file)); }
+  void Guard(std::unique_ptr<CheckedFile> file) { files_.push_back(std::move(file)); }
   // Finishes all guards of files.
   Status CheckFiles();
   // The guard of the blob at `offset`, or null.
-  GuardedBlob* Find(std::uint64_t offset) const;
+  CheckedBlob* Find(std::uint64_t offset) const;
   // The error for a range of the blob at `offset`: that of the digest if it does not match, else
   // `found`.
   Status Conclude(std::uint64_t offset, const Status& found) const;
@@ -135,8 +135,8 @@ class GuardedBytes final : public ByteSource {
   std::size_t FirstAfter(std::uint64_t offset) const;
 
   std::shared_ptr<ByteSource> bytes_;
-  std::vector<std::unique_ptr<GuardedBlob>> blobs_;  // by offset
-  std::vector<std::unique_ptr<GuardedFile>> files_;  // by offset
+  std::vector<std::unique_ptr<CheckedBlob>> blobs_;  // by offset
+  std::vector<std::unique_ptr<CheckedFile>> files_;  // by offset
 };
 
 }  // namespace zt::reader::internal

@@ -1,4 +1,4 @@
-// zt.reader:guard — hashes bytes as they are read, and compares the digests.
+// zt.reader:checked_bytes — hashes bytes as they are read, and compares the digests.
 module;
 
 #include "core/status_macros.h"
@@ -7,7 +7,7 @@ module;
 module zt.reader;
 
 import zt.std;
-import :guard;
+import :checked_bytes;
 import zt.core;
 import zt.digest;
 import zt.source;
@@ -18,7 +18,7 @@ using zt::internal::MutexLock;
 
 namespace {
 
-// GuardedFile skips ranges that are shorter than this and ahead of its position.
+// CheckedFile skips ranges that are shorter than this and ahead of its position.
 constexpr std::size_t kShortRange = 64 << 10;
 
 Status Differs(const std::string& found, const std::string& text) {
@@ -32,7 +32,7 @@ Status CheckEmpty(const DigestText& digest, const std::string& text) {
   return found == digest.canonical ? OkStatus() : Differs(found, text);
 }
 
-Status GuardedBlob::Expect(const DigestText& digest, const std::string& text) {
+Status CheckedBlob::Expect(const DigestText& digest, const std::string& text) {
   for (const Expected& each : expected_) {
     if (each.digest.kind != digest.kind) continue;
     if (each.digest.canonical == digest.canonical) return OkStatus();
@@ -49,7 +49,7 @@ Status GuardedBlob::Expect(const DigestText& digest, const std::string& text) {
   return OkStatus();
 }
 
-Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes,
+Status CheckedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes,
                            ByteSource& file) {
   const std::uint32_t crc = ordered() ? 0 : Crc32c(bytes);
   const MutexLock lock(mutex_);
@@ -69,7 +69,7 @@ Status GuardedBlob::Passed(std::uint64_t begin, std::span<const std::byte> bytes
 }
 
 // Absorbs ranges that passed early and follow the position now.
-Status GuardedBlob::AbsorbAhead(ByteSource& file) {
+Status CheckedBlob::AbsorbAhead(ByteSource& file) {
   while (!ahead_.empty() && ahead_.begin()->first <= position_) {
     const auto next = ahead_.extract(ahead_.begin());
     const auto [length, crc] = next.mapped();
@@ -82,7 +82,7 @@ Status GuardedBlob::AbsorbAhead(ByteSource& file) {
   return OkStatus();
 }
 
-Status GuardedBlob::Reread(std::uint64_t end, ByteSource& file) {
+Status CheckedBlob::Reread(std::uint64_t end, ByteSource& file) {
   const auto absorb = [this](std::uint64_t, std::span<const std::byte> piece) ZT_REQUIRES(mutex_) {
     Absorb(piece, ordered() ? 0 : Crc32c(piece), piece.size());
     return true;
@@ -90,7 +90,7 @@ Status GuardedBlob::Reread(std::uint64_t end, ByteSource& file) {
   return ReadThrough(file, offset_ + position_, offset_ + end, absorb);
 }
 
-Status GuardedBlob::Conclude(ByteSource& file) {
+Status CheckedBlob::Conclude(ByteSource& file) {
   const MutexLock lock(mutex_);
   if (!failure_.ok() || position_ == length_) return failure_;
   ahead_.clear();
@@ -98,7 +98,7 @@ Status GuardedBlob::Conclude(ByteSource& file) {
   return failure_ = Compare();
 }
 
-Status GuardedBlob::Compare() {
+Status CheckedBlob::Compare() {
   for (const Expected& each : expected_) {
     const std::string found = each.hasher != nullptr ? each.hasher->Finish() : Crc32cText(crc_);
     if (found != each.digest.canonical) return Differs(found, each.text);
@@ -106,7 +106,7 @@ Status GuardedBlob::Compare() {
   return OkStatus();
 }
 
-void GuardedBlob::Absorb(std::span<const std::byte> bytes, std::uint32_t crc,
+void CheckedBlob::Absorb(std::span<const std::byte> bytes, std::uint32_t crc,
                          std::uint64_t length) {
   if (ordered()) {
     for (const Expected& each : expected_) each.hasher->Update(bytes);
@@ -116,7 +116,7 @@ void GuardedBlob::Absorb(std::span<const std::byte> bytes, std::uint32_t crc,
   position_ += length;
 }
 
-Status GuardedFile::Passed(std::uint64_t offset, std::span<const std::byte> bytes,
+Status CheckedFile::Passed(std::uint64_t offset, std::span<const std::byte> bytes,
                            ByteSource& all) {
   passed_ = true;
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -132,7 +132,7 @@ Status GuardedFile::Passed(std::uint64_t offset, std::span<const std::byte> byte
   return OkStatus();
 }
 
-Status GuardedFile::ReadTo(std::uint64_t end, ByteSource& all) {
+Status CheckedFile::ReadTo(std::uint64_t end, ByteSource& all) {
   if (hasher_ == nullptr) hasher_ = MakeHasher(digest_.kind);
   const auto update = [this](std::uint64_t, std::span<const std::byte> piece) {
     hasher_->Update(piece);
@@ -142,7 +142,7 @@ Status GuardedFile::ReadTo(std::uint64_t end, ByteSource& all) {
   return ReadThrough(all, begin_ + position_, end, update);
 }
 
-Status GuardedFile::Finish(ByteSource& all) {
+Status CheckedFile::Finish(ByteSource& all) {
   if (!passed_) return OkStatus();
   const std::lock_guard lock(mutex_);
   if (found_.empty()) {
@@ -154,16 +154,16 @@ Status GuardedFile::Finish(ByteSource& all) {
   return name_.empty() ? other : Annotate(other, name_);
 }
 
-Status GuardedBytes::CheckFiles() {
+Status CheckedBytes::CheckFiles() {
   for (const auto& file : files_) ZT_RETURN_IF_ERROR(file->Finish(*bytes_));
   return OkStatus();
 }
 
-Status GuardedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
+Status CheckedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
   ZT_RETURN_IF_ERROR(bytes_->ReadAt(offset, out));
   const std::uint64_t end = offset + out.size();
   for (std::size_t i = FirstAfter(offset); i < blobs_.size() && blobs_[i]->offset() < end; ++i) {
-    GuardedBlob& blob = *blobs_[i];
+    CheckedBlob& blob = *blobs_[i];
     const std::uint64_t from = std::max(offset, blob.offset());
     const std::uint64_t to = std::min(end, blob.offset() + blob.length());
     ZT_RETURN_IF_ERROR(
@@ -179,25 +179,25 @@ Status GuardedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
   return OkStatus();
 }
 
-void GuardedBytes::Guard(std::vector<std::unique_ptr<GuardedBlob>> blobs) {
+void CheckedBytes::Guard(std::vector<std::unique_ptr<CheckedBlob>> blobs) {
   blobs_ = std::move(blobs);
   std::sort(blobs_.begin(), blobs_.end(),
             [](const auto& a, const auto& b) { return a->offset() < b->offset(); });
 }
 
-Status GuardedBytes::Conclude(std::uint64_t offset, const Status& found) const {
-  GuardedBlob* const blob = found.code() == StatusCode::kDataLoss ? Find(offset) : nullptr;
+Status CheckedBytes::Conclude(std::uint64_t offset, const Status& found) const {
+  CheckedBlob* const blob = found.code() == StatusCode::kDataLoss ? Find(offset) : nullptr;
   if (blob == nullptr) return found;
   const Status verdict = blob->Conclude(*bytes_);
   return verdict.ok() ? found : verdict;
 }
 
-GuardedBlob* GuardedBytes::Find(std::uint64_t offset) const {
+CheckedBlob* CheckedBytes::Find(std::uint64_t offset) const {
   const std::size_t i = FirstAfter(offset);
   return i < blobs_.size() && blobs_[i]->offset() == offset ? blobs_[i].get() : nullptr;
 }
 
-std::size_t GuardedBytes::FirstAfter(std::uint64_t offset) const {
+std::size_t CheckedBytes::FirstAfter(std::uint64_t offset) const {
   const auto at = std::partition_point(blobs_.begin(), blobs_.end(), [offset](const auto& blob) {
     return blob->offset() + blob->length() <= offset;
   });
