@@ -45,7 +45,7 @@ inline constexpr std::size_t kIndexBytes = 8;
 // Reads whole elements of a stored component as u64. `offset` counts bytes of the widened elements.
 // kDataLoss for a negative index.
 Status ReadWideIndices(const Reader& reader, ComponentId stored, std::uint64_t offset,
-                   std::span<std::byte> out);
+                       std::span<std::byte> out);
 
 // Checks the rules of 2.0 about the indices of sparse objects: those of a row ascend, no cell
 // occurs twice. Indices and row pointers that objects share are read once. Takes at most about

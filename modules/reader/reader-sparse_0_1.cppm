@@ -36,7 +36,7 @@ bool IsSparse01Layout(std::string_view format);
 StatusOr<Sparse01Object> TakeApart(const Reader& reader, std::uint32_t object);
 // Reads whole elements of a component from byte `offset`. Indices may be out of range.
 Status ReadSparse01(const Reader& reader, std::uint32_t object, const Sparse01Object& mixed,
-                 std::uint32_t component, std::uint64_t offset, std::span<std::byte> out);
+                    std::uint32_t component, std::uint64_t offset, std::span<std::byte> out);
 
 // Checks the indices in such entries. A blob that several entries take apart in the same way is read
 // once. `reader` must outlive it. Not thread-safe.

@@ -134,7 +134,8 @@ Status CheckSparse(const Reader& reader, std::optional<std::uint32_t> only,
     if (status.code() == StatusCode::kDataLoss) {
       wrong(o, ProblemOf(status, object.name));
     } else if (status.code() == StatusCode::kUnimplemented) {
-      (is_sparse_0_1 ? report.undecodable : report.unchecked).push_back(ProblemOf(status, object.name));
+      (is_sparse_0_1 ? report.undecodable : report.unchecked)
+          .push_back(ProblemOf(status, object.name));
     } else if (!status.ok()) {
       return WithTensor(status, object.name);
     }

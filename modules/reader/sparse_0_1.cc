@@ -173,7 +173,7 @@ StatusOr<Sparse01Object> TakeApart(const Reader& reader, std::uint32_t index) {
 }
 
 Status ReadSparse01(const Reader& reader, std::uint32_t index, const Sparse01Object& mixed,
-                 std::uint32_t component, std::uint64_t offset, std::span<std::byte> out) {
+                    std::uint32_t component, std::uint64_t offset, std::span<std::byte> out) {
   const Sparse01Part& part = mixed.parts[component];
   const ComponentId stored{index, 0};
   switch (part.kind) {
@@ -228,7 +228,7 @@ StatusOr<DataValidator> LookAtCoords(const Reader& reader, ComponentId stored,
 
 // Reads the blob once.
 StatusOr<Sparse01Checker::FoundParts> Sparse01Checker::Look(std::uint32_t index,
-                                                      const Sparse01Object& mixed) const {
+                                                            const Sparse01Object& mixed) const {
   FoundParts found;
   const ComponentId stored{index, 0};
   const Object& object = mixed.object;

@@ -27,9 +27,9 @@ namespace {
 // The way from the stored bytes of a component to the served ones.
 struct ServedComponent {
   enum class Kind : std::uint8_t {
-    kWhole,    // the stored component unchanged
+    kWhole,        // the stored component unchanged
     kWideIndices,  // its integers, widened to u64
-    kSparse01,    // a part of the blob of a sparse 0.1.0 entry
+    kSparse01,     // a part of the blob of a sparse 0.1.0 entry
   };
   Kind kind = Kind::kWhole;
   ComponentId stored;
@@ -146,8 +146,8 @@ class ZtSource final : public TensorSource {
       case ServedComponent::Kind::kWideIndices:
         return ReadWideIndices(*reader_, part.stored, offset, out);
       case ServedComponent::Kind::kSparse01:
-        return ReadSparse01(*reader_, part.stored.object, *mixed_.at(id.object), id.component, offset,
-                         out);
+        return ReadSparse01(*reader_, part.stored.object, *mixed_.at(id.object), id.component,
+                            offset, out);
     }
     return OkStatus();
   }
@@ -317,7 +317,8 @@ class ZtSource final : public TensorSource {
     CheckedBlob* const content = DecodedCheck(part.stored);
     if (content == nullptr) return OkStatus();
     DecodedBytes again(*reader_, part.stored);
-    if (part.kind != ServedComponent::Kind::kWideIndices) return content->Passed(offset, out, again);
+    if (part.kind != ServedComponent::Kind::kWideIndices)
+      return content->Passed(offset, out, again);
     const std::size_t width = ByteWidth(reader_->component(part.stored).element.dtype);
     std::vector<std::byte> narrow(out.size() / kIndexBytes * width);
     for (std::size_t i = 0; i < narrow.size(); ++i) {
@@ -411,8 +412,9 @@ class ZtSource final : public TensorSource {
   using ServedKey = std::pair<ContentKey, std::optional<DType>>;
   ServedKey ServedKeyOf(ComponentId id) const {
     const StoredComponent& c = reader_->component(id);
-    return {ContentKey(c),
-            ServedAsDecoded(c) && !HasWideIndices(id) ? std::nullopt : std::optional(c.element.dtype)};
+    return {ContentKey(c), ServedAsDecoded(c) && !HasWideIndices(id)
+                               ? std::nullopt
+                               : std::optional(c.element.dtype)};
   }
 
   void AddFirst(ComponentId id) {

@@ -469,7 +469,8 @@ class Verifier {
   }
 
   bool MayHaveRule(ComponentId id) const {
-    if (reader::internal::IsSparse01(reader_, id.object)) return false;  // CheckSparse checks its parts
+    if (reader::internal::IsSparse01(reader_, id.object))
+      return false;  // CheckSparse checks its parts
     const ElementType& element = reader_.component(id).element;
     if (element.dtype == DType::kBool) return !Traits(reader_.manifest().version).loose_bools;
     return element.type == "f4_e2m1" ||

@@ -14,7 +14,7 @@ import zt.source;
 namespace zt::reader::internal {
 
 Status ReadWideIndices(const Reader& reader, ComponentId stored, std::uint64_t offset,
-                   std::span<std::byte> out) {
+                       std::span<std::byte> out) {
   const DType dtype = reader.component(stored).element.dtype;
   const std::size_t width = ByteWidth(dtype);
   const std::size_t count = out.size() / kIndexBytes;
