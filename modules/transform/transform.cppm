@@ -6,5 +6,6 @@ export import :stage;
 export import :bytes;
 export import :convert;
 export import :dequant;
+export import :quant;
 export import :stats;
 export import :simd;
