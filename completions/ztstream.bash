@@ -11,7 +11,11 @@ _ztstream() {
   local options values=
   COMPREPLY=()
   case $command in
+<<<<<<< HEAD
     convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+=======
+    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run --to -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+>>>>>>> fa6e722 (Make numbers of quantized checkpoints of every scheme)
     join) options='-o --output --missing -f --force --no-sync -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     inspect) options='--html -f --force --no-sync --sort --stats --tree --include --exclude --from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     show) options='--from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
@@ -37,7 +41,8 @@ _ztstream() {
     *:--spec) values='2.0 1.2 1.1 0.1' ;;
     convert:--digest) values='none crc32c sha256 xxh3' ;;
     id:--digest) values='sha256 xxh3' ;;
-    *:--to) values='safetensors npy npz gguf' ;;
+    convert:--to) values='safetensors' ;;
+    extract:--to) values='safetensors npy npz gguf' ;;
     *:--sort) values='name size offset' ;;
     *:--dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;
     *:--on-overflow) values='error inf saturate' ;;

@@ -19,7 +19,7 @@ std::unique_ptr<TensorSource> Open(const std::string& name) {
 
 QuantConfig ConfigOf(const std::string& name) {
   const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/" + name};
-  return Must(FindQuantConfig(inputs, *LocalStore()));
+  return Must(FindQuantConfig(inputs));
 }
 
 std::vector<std::byte> ReadAll(TensorSource& source, ComponentId id) {
@@ -51,20 +51,20 @@ TEST(FindQuantConfig, KeepsTheContentInItsOrder) {
 
 TEST(FindQuantConfig, LooksBesideAFile) {
   const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/awq/model.safetensors"};
-  const auto config = Must(FindQuantConfig(inputs, *LocalStore()));
+  const auto config = Must(FindQuantConfig(inputs));
   EXPECT_EQ(*FindMember(config.content, "quant_method"), Value("awq"));
 }
 
 TEST(FindQuantConfig, InputsThatDisagree) {
   const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/gptq",
                                            std::string(ZT_TEST_DATA) + "/awq"};
-  ASSERT_THAT(FindQuantConfig(inputs, *LocalStore()),
+  ASSERT_THAT(FindQuantConfig(inputs),
               Fails(StatusCode::kDataLoss, HasSubstr("differs from that of another input")));
 }
 
 TEST(FindQuantConfig, NoneIsNoError) {
   const std::vector<std::string> inputs = {"-", std::string(ZT_TEST_DATA) + "/npy"};
-  const auto config = Must(FindQuantConfig(inputs, *LocalStore()));
+  const auto config = Must(FindQuantConfig(inputs));
   EXPECT_EQ(config.file, "");
 }
 

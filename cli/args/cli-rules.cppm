@@ -19,6 +19,11 @@ struct Rules {
   // Tells the patterns the names of the tensors, sorted. See Pattern.
   Status Resolve(const TensorSource& source) const;
   Status Resolve(std::span<const std::string_view> names) const;
+  // Opens inputs as the rules need them: with numbers of f32 in place of quantized tensors for
+  // --dequantize, grouped for `quant` "group", else split if `split`.
+  StatusOr<std::unique_ptr<TensorSource>> Open(const Args& args,
+                                               const std::vector<std::string>& inputs,
+                                               const SourceOptions& options, bool split) const;
   // --include and --exclude, which the plan's `keep` asks.
   Selector& selector() const;
 
@@ -34,6 +39,8 @@ void ApplyZstd(const std::optional<ZstdChoice>& choice, Storage& storage, ZstdOp
 
 // kInvalidArgument names the option that is wrong.
 StatusOr<Rules> MakeRules(const Args& args);
+// kInvalidArgument if a plan converts a part of a quantized tensor, such as its codes or scales.
+Status CheckNoCodes(TensorSource& source, const Plan& plan);
 // True if rules change tensors or leave some out.
 bool HasRules(const Args& args);
 

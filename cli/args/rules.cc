@@ -11,6 +11,7 @@ import :options;
 import :output;
 import :rules;
 import :select;
+import zt.convert.composite;
 
 namespace zt::cli::internal {
 namespace {
@@ -115,8 +116,13 @@ bool IsPlainFloat(const Object& object) {
 struct RuleSet {
   Selector selector;
   std::vector<Rule> rules = {};
+  std::unordered_set<std::string> dequantized = {};  // tensors that were quantized
 
   bool Has(Kind kind) const { return std::ranges::find(rules, kind, &Rule::kind) != rules.end(); }
+
+  bool IsQuantized(const Object& object) const {
+    return object.format.starts_with("gguf.") || dequantized.contains(object.name);
+  }
 
   std::string Rename(const std::string& name) {
     std::string out = name;
@@ -133,7 +139,7 @@ struct RuleSet {
       if (rule.kind < Kind::kDType || (first != nullptr && (rule.tensors > 0 || rule.preceded)))
         continue;
       const bool applies = rule.names.has_value()           ? rule.names->Matches(object.name)
-                           : rule.kind == Kind::kDequantize ? object.format.starts_with("gguf.")
+                           : rule.kind == Kind::kDequantize ? IsQuantized(object)
                                                             : IsPlainFloat(object);
       if (first != nullptr) {
         rule.preceded = applies;
@@ -155,7 +161,7 @@ struct RuleSet {
     if (args.dequantize.empty()) return OkStatus();
     Rule& rule = add(Kind::kDequantize, "--dequantize", args.dequantize);
     rule.target = ParseElementType(args.dequantize);
-    rule.unused = "applies to no tensor: no tensor has GGUF blocks";
+    rule.unused = "applies to no tensor: no tensor has GGUF blocks or codes with scales";
     return OkStatus();
   }
 };
@@ -209,6 +215,20 @@ Status Rules::Resolve(std::span<const std::string_view> names) const {
   return OkStatus();
 }
 
+StatusOr<std::unique_ptr<TensorSource>> Rules::Open(const Args& args,
+                                                    const std::vector<std::string>& inputs,
+                                                    const SourceOptions& options,
+                                                    bool split) const {
+  if (args.dequantize.empty()) {
+    if (args.quant == "group") return OpenGrouped(inputs, options);
+    return split ? OpenUngrouped(inputs, options) : OpenInputs(inputs, options);
+  }
+  ZT_ASSIGN_OR_RETURN(Dequantized made,
+                      OpenDequantized(inputs, options, ParseElementType(args.dequantize)->dtype));
+  set->dequantized.insert(made.names.begin(), made.names.end());
+  return std::move(made.source);
+}
+
 Selector& Rules::selector() const { return set->selector; }
 
 std::vector<std::string> Rules::Warnings() const {
@@ -252,6 +272,9 @@ StatusOr<Rules> MakeRules(const Args& args) {
   ZT_RETURN_IF_ERROR(Annotate(CheckDigest(digest, out.plan.spec), "--digest"));
   out.plan.storage.digest = digest;
   if (args.canonical) ZT_RETURN_IF_ERROR(CheckCanonical(args, out.plan));
+  if (!args.dequantize.empty() && args.quant == "group") {
+    return InvalidArgument("--dequantize and --quant group cannot be combined");
+  }
   if (args.zstd && args.raw) {
     return InvalidArgument("--zstd and --raw cannot be combined");
   }
@@ -282,6 +305,44 @@ StatusOr<Rules> MakeRules(const Args& args) {
       return IsFile(object) ? std::nullopt : set->Convert(object);
     };
   return out;
+}
+
+Status CheckNoCodes(TensorSource& source, const Plan& plan) {
+  const auto converted = [](const PlannedObject& planned) {
+    return std::ranges::any_of(planned.components,
+                               [](const auto& each) { return each.transform != nullptr; });
+  };
+  if (std::ranges::none_of(plan.objects, converted)) return OkStatus();
+  const auto found = FindQuantized(source, {});
+  const std::string wrong = found.ok() ? "" : TensorOf(found.status()).value_or("");
+  std::unordered_map<std::uint32_t, const QuantizedTensor*> parts;
+  for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
+    for (const std::uint32_t member : (*found)[i].members) parts.emplace(member, &(*found)[i]);
+  }
+  const auto like_scales = [](std::string_view name) {
+    constexpr std::string_view kSuffixes[] = {".scales", "_scale_inv", ".weight_scale", ".SCB",
+                                              ".absmax"};
+    return std::ranges::any_of(kSuffixes, [&](auto suffix) { return name.ends_with(suffix); });
+  };
+  for (const PlannedObject& planned : plan.objects) {
+    const ComponentId id = planned.components[0].source;
+    const std::string& name = source.objects()[id.object].name;
+    if (!found.ok() && converted(planned) && (name == wrong || like_scales(name))) {
+      return AtTensor(source, id,
+                      InvalidArgument("it is named like a part of a quantized tensor, which "
+                                      "--dtype would not convert as a whole; --dequantize says: " +
+                                      Message(found.status())));
+    }
+    const auto part = parts.find(id.object);
+    if (part == parts.end() || !converted(planned)) continue;
+    return AtTensor(
+        source, id,
+        InvalidArgument("it is part of a quantized tensor, " + Quote(part->second->name) + " (" +
+                        part->second->scheme +
+                        "), which --dtype would not convert as a whole; --dequantize bf16 makes "
+                        "numbers of it, --dtype 'PATTERN=TYPE' converts other tensors"));
+  }
+  return OkStatus();
 }
 
 bool HasRules(const Args& args) {

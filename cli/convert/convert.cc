@@ -318,13 +318,12 @@ bool IsDevice(const std::string& path) {
          !std::filesystem::is_regular_file(path, error);
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args) {
+StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args, const Rules& rules) {
   SourceOptions input = args.source_options();
   const SpecVersion spec = *ParseSpecVersion(args.spec);
   input.u32_indices = Traits(spec).u32_indices;
   input.no_files = WhyNoFiles(spec);
-  auto source =
-      args.quant == "group" ? OpenGrouped(args.inputs, input) : OpenInputs(args.inputs, input);
+  auto source = rules.Open(args, args.inputs, input, false);
   if (source.ok()) WarnOfOtherShards(args.inputs, **source);
   return source;
 }
@@ -389,9 +388,10 @@ Status Convert(const Args& args) {
   ZT_RETURN_IF_ERROR(CheckOutputName(args));
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
   if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args));
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args, rules));
   ZT_RETURN_IF_ERROR(rules.Resolve(*source));
   ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
+  ZT_RETURN_IF_ERROR(CheckNoCodes(*source, plan));
   std::vector<std::string> file_warnings = PlanFiles(args, *source, plan);
   if (args.canonical) {
     ZT_RETURN_IF_ERROR(MakeCanonical(
@@ -427,9 +427,32 @@ Status Convert(const Args& args) {
   return Write(args, *source, plan, std::move(options), warnings);
 }
 
+// What cannot be said of a folder of safetensors.
+Status CheckFolderOptions(const Args& args) {
+  if (!args.output.ends_with('/') && !TheStore().IsFolder(args.output)) {
+    return InvalidArgument("--to safetensors writes a folder: end its name with / (" + args.output +
+                           "/); 'ztstream extract' writes one file");
+  }
+  const std::pair<bool, std::string_view> wrong[] = {
+      {args.zstd.has_value(), "--zstd"}, {args.raw, "--raw"},
+      {args.canonical, "--canonical"},   {args.quant == "group", "--quant group"},
+      {args.shards != 0, "--shards"},    {!args.shard.empty(), "--shard"},
+      {args.dry_run, "--dry-run"},       {args.alignment != 0, "--align"},
+      {!args.digest.empty(), "--digest"}};
+  for (const auto& [given, option] : wrong) {
+    if (given)
+      return InvalidArgument(std::string(option) + " is of .zt files; leave out it or --to");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 int RunConvert(const Args& args) {
+  if (!args.to.empty()) {
+    const Status fits = CheckFolderOptions(args);
+    return fits.ok() ? RunExtract(args) : Done(args, fits);
+  }
   const Status status = Convert(args);
   if (status.ok()) NoteLeftOut(args);
   return Done(args, status);

@@ -26,6 +26,7 @@ StatusOr<std::unique_ptr<ChangedSource>> ChangedSource::Make(std::unique_ptr<Ten
   TensorSource& inner = *changed->inner_;
   ZT_RETURN_IF_ERROR(rules.Resolve(inner));
   ZT_ASSIGN_OR_RETURN(changed->plan_, MakePlan(inner, rules.plan));
+  ZT_RETURN_IF_ERROR(CheckNoCodes(inner, changed->plan_));
   for (const PlannedObject& planned : changed->plan_.objects)
     changed->objects_.push_back(*planned.object);
   changed->attributes_ = changed->plan_.attributes;

@@ -281,14 +281,14 @@ Status Extract(const Args& args) {
   StatusOr<Target> wanted = TargetOf(args);
   // An output file for a file of the model needs no format.
   if (args.names.empty()) ZT_RETURN_IF_ERROR(wanted.status());
-  if (HasRules(args)) ZT_RETURN_IF_ERROR(MakeRules(args).status());
+  ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
   if (args.shard_size != 0 && wanted.ok() && !wanted->checkpoint) {
     return InvalidArgument("--shard-size cuts the weights of a folder: -o DIR/ --to safetensors");
   }
   if (wanted.ok() && wanted->checkpoint) ZT_RETURN_IF_ERROR(FolderSink::CheckNew(args.output));
   if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
-                      OpenUngrouped({args.file()}, args.source_options()));
+                      rules.Open(args, args.inputs, args.source_options(), true));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
   if (file || (wanted.ok() && !wanted->folder))
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true));
@@ -300,7 +300,6 @@ Status Extract(const Args& args) {
   const ChangedSource* changed = nullptr;
   if (HasRules(args)) {
     std::vector<std::string> warnings;
-    ZT_ASSIGN_OR_RETURN(const Rules rules, MakeRules(args));
     ZT_ASSIGN_OR_RETURN(auto made, ChangedSource::Make(std::move(source), rules, warnings));
     WarnAll(args, warnings);
     ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.file()));

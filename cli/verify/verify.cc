@@ -71,8 +71,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   ZT_ASSIGN_OR_RETURN(Rules rules, MakeRules(args));
   rules.plan.spec = version;
   rules.plan.storage.digest = Traits(version).digest;
-  ZT_ASSIGN_OR_RETURN(auto source, args.quant == "group" ? OpenGrouped(args.against, input)
-                                                         : OpenInputs(args.against, input));
+  ZT_ASSIGN_OR_RETURN(auto source, rules.Open(args, args.against, input, false));
   // If the version cannot express the file's attributes, convert left them out.
   rules.plan.attributes = !args.no_metadata && CheckExpressible(source->attributes(), version).ok();
   std::vector<std::string> warnings;

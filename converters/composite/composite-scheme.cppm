@@ -65,7 +65,14 @@ StatusOr<Declared> ReadDeclared(const Value::Map& config);
 StatusOr<Recipe> Recognize(const Declared& declared, const Tensors& tensors,
                            const std::string& module);
 
-// A string member of a JSON object; nullopt if it is missing or no string.
+// The quantization method that a configuration names, "gptq", or implies; empty if it does not.
+std::string MethodOf(const Value::Map& config);
+
+// The configuration in a file of this name, by its text; nullopt if it has none.
+StatusOr<std::optional<Value::Map>> QuantConfigIn(std::string_view name, std::string_view text);
+
+// A string member, or an integer, of a JSON object; nullopt if it is missing or of another kind.
 std::optional<std::string> FindString(const Value::Map& map, std::string_view key);
+std::optional<std::int64_t> FindInteger(const Value::Map& map, std::string_view key);
 
 }  // namespace zt::composite::internal

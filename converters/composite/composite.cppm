@@ -14,6 +14,10 @@ inline constexpr std::string_view kQuantConfigAttribute = "quantization_config";
 // {name, dtype, shape}.
 inline constexpr std::string_view kSourceTensorsAttribute = "source_tensors";
 
+// The files of a model in which a quantization may be configured, in the order of the search.
+inline constexpr std::array<std::string_view, 4> kQuantConfigFiles = {
+    "config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json"};
+
 // The object that a JSON text is, in its order. kDataLoss if it is none, has a key twice, or nests
 // deeper than 32 levels.
 extern "C++" StatusOr<Value::Map> ParseJsonObject(std::string_view text);
@@ -26,10 +30,12 @@ struct QuantConfig {
 };
 
 // Finds the configuration of a checkpoint, given as the program's inputs: folders, or files, whose
-// folders are searched. Searched are config.json (its member quantization_config, formerly
-// compression_config), quantize_config.json and quant_config.json, in this order. kDataLoss if one
-// is malformed or two inputs disagree. Errors name the file.
-StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs, Store& store);
+// folders are searched. Searched are kQuantConfigFiles: of config.json the member quantization_config,
+// formerly compression_config, of hf_quant_config.json the member quantization. kDataLoss if one
+// is malformed, two inputs disagree, or it is a link out of its folder, which `options` may allow.
+// Errors name the file.
+StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs,
+                                      const InputOptions& options = {});
 
 // Groups the program's inputs by folder, in the order of each folder's first input: every folder is
 // a checkpoint with a configuration of its own.
@@ -68,5 +74,35 @@ bool NamesQuantized(const TensorSource& source);
 // name. Other objects stay. kDataLoss if the attribute source_tensors contradicts the components,
 // or two tensors would get the same name.
 StatusOr<std::unique_ptr<TensorSource>> Ungroup(std::unique_ptr<TensorSource> source);
+
+// A quantized tensor of a checkpoint.
+struct QuantizedTensor {
+  std::string name;                    // of its numbers: "model.layers.0.mlp.up_proj.weight"
+  std::string scheme;                  // "fp8 blocks, 8 bits, blocks of 128x128"
+  std::vector<std::uint32_t> members;  // the objects that hold it: its codes first, its scales
+};
+
+// Finds the quantized tensors: DeepSeek's FP8 and FP4, gpt-oss, compressed-tensors, ModelOpt, GPTQ,
+// AWQ, bitsandbytes (docs/QUANTIZED.md). If `config` is empty, the configuration that the source has
+// among its attributes or files is taken. kDataLoss, naming the tensor, if one contradicts itself or
+// the configuration, or lacks its scales.
+StatusOr<std::vector<QuantizedTensor>> FindQuantized(TensorSource& source,
+                                                     const QuantConfig& config);
+
+// A source with numbers in place of quantized tensors.
+struct Dequantized {
+  std::unique_ptr<TensorSource> source;
+  std::vector<std::string> names;  // of the tensors that were quantized
+};
+
+// The source with each quantized tensor as dense numbers of f32: a code's value times its scale,
+// computed in f32. Scales, zero points and the like are left out, groups of GroupQuantized are split
+// before. In the model's config.json, the quantization is left out and torch_dtype is set to `to`
+// (f32, f16, bf16), the type that the caller will convert to. `memory` limits the bytes that are
+// held to transpose codes, and, by itself, those of components that can only be read in order.
+// kInvalidArgument if the configuration names a quantization and no tensor is stored so; else errors
+// as of FindQuantized. Reads fail with kDataLoss where stored indices of groups are out of range.
+StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const QuantConfig& config,
+                                 DType to, std::uint64_t memory);
 
 }  // namespace zt

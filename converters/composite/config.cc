@@ -6,6 +6,7 @@ module;
 module zt.convert.composite;
 
 import zt.std;
+import :scheme;
 import zt.core;
 import zt.source;
 
@@ -21,13 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
-// Reads the configuration from one file: the first of `members` that exists, or the whole file if
-// `members` is empty.
-StatusOr<std::optional<Value::Map>> ReadConfig(Store& store, const fs::path& path,
-                                               std::span<const std::string_view> members) {
+StatusOr<std::optional<Value::Map>> ReadConfig(Store& store, const fs::path& path) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, store.Open(path.string()));
   ZT_ASSIGN_OR_RETURN(const std::string text, ReadAll(*bytes, kMaxConfigBytes));
-  return ParseQuantConfig(text, members);
+  return composite::internal::QuantConfigIn(path.filename().string(), text);
 }
 
 // The folder itself, or the folder of a file.
@@ -41,17 +39,13 @@ fs::path FolderOf(Store& store, const std::string& input) {
   return folder.empty() ? fs::path(".") : folder;
 }
 
-StatusOr<QuantConfig> FindInFolder(Store& store, const fs::path& folder) {
-  static constexpr std::array<std::string_view, 2> kMembers = {"quantization_config",
-                                                               "compression_config"};
-  static constexpr std::array<std::string_view, 3> kFiles = {"config.json", "quantize_config.json",
-                                                             "quant_config.json"};
-  for (const std::string_view name : kFiles) {
+StatusOr<QuantConfig> FindInFolder(const fs::path& folder, const InputOptions& options) {
+  for (const std::string_view name : kQuantConfigFiles) {
     const fs::path path = folder / name;
-    if (!store.IsFile(path.string())) continue;
-    auto content = ReadConfig(store, path,
-                              name == "config.json" ? std::span<const std::string_view>(kMembers)
-                                                    : std::span<const std::string_view>());
+    if (!options.store->IsFile(path.string())) continue;
+    ZT_RETURN_IF_ERROR(
+        WithFile(CheckStaysInside(folder.string(), std::string(name), options), path.string()));
+    auto content = ReadConfig(*options.store, path);
     if (!content.ok()) return WithFile(content.status(), path.string());
     if (*content) return QuantConfig{std::string(name), **std::move(content), path.string()};
   }
@@ -59,6 +53,15 @@ StatusOr<QuantConfig> FindInFolder(Store& store, const fs::path& folder) {
 }
 
 }  // namespace
+
+StatusOr<std::optional<Value::Map>> composite::internal::QuantConfigIn(std::string_view name,
+                                                                       std::string_view text) {
+  static constexpr std::string_view kOfModel[] = {"quantization_config", "compression_config"};
+  static constexpr std::string_view kOfModelOpt[] = {"quantization"};
+  if (name == "config.json") return ParseQuantConfig(text, kOfModel);
+  if (name == "hf_quant_config.json") return ParseQuantConfig(text, kOfModelOpt);
+  return ParseQuantConfig(text, {});
+}
 
 std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs,
                                                     Store& store) {
@@ -74,11 +77,12 @@ std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string>
   return out;
 }
 
-StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs, Store& store) {
+StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs,
+                                      const InputOptions& options) {
   QuantConfig found;
   for (const std::string& input : inputs) {
     if (input == "-") continue;
-    ZT_ASSIGN_OR_RETURN(QuantConfig config, FindInFolder(store, FolderOf(store, input)));
+    ZT_ASSIGN_OR_RETURN(QuantConfig config, FindInFolder(FolderOf(*options.store, input), options));
     if (config.file.empty()) continue;
     if (!found.file.empty() && !(found.content == config.content)) {
       return WithFile(

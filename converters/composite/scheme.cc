@@ -84,15 +84,6 @@ Status RequireShape(const Object& tensor, const Shape& expected) {
                      ", the other tensors need " + ToString(expected));
 }
 
-std::optional<std::int64_t> Integer(const Value::Map& map, std::string_view key) {
-  const Value* value = FindMember(map, key);
-  if (value == nullptr) return std::nullopt;
-  if (const auto* negative = value->AsInt()) return *negative;
-  const auto* number = value->AsUint();
-  if (number == nullptr || *number > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
-  return static_cast<std::int64_t>(*number);
-}
-
 std::optional<bool> Flag(const Value::Map& map, std::string_view key) {
   const Value* value = FindMember(map, key);
   if (value == nullptr || value->AsBool() == nullptr) return std::nullopt;
@@ -152,6 +143,27 @@ std::optional<std::string> FindString(const Value::Map& map, std::string_view ke
   return *value->AsString();
 }
 
+std::optional<std::int64_t> FindInteger(const Value::Map& map, std::string_view key) {
+  const Value* value = FindMember(map, key);
+  if (value == nullptr) return std::nullopt;
+  if (const auto* negative = value->AsInt()) return *negative;
+  const auto* number = value->AsUint();
+  if (number == nullptr || *number > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
+  return static_cast<std::int64_t>(*number);
+}
+
+// quantize_config.json and quant_config.json may omit the method; the name of their member
+// for bits implies it. hf_quant_config.json names ModelOpt's algorithm alone.
+std::string MethodOf(const Value::Map& config) {
+  if (const auto method = FindString(config, "quant_method"))
+    return method->starts_with("modelopt") ? "modelopt" : *method;
+  if (FindMember(config, "quant_algo") != nullptr) return "modelopt";
+  if (FindMember(config, "w_bit") != nullptr) return "awq";
+  if (FindMember(config, "bits") != nullptr && FindMember(config, "desc_act") != nullptr)
+    return "gptq";
+  return "";
+}
+
 namespace {
 
 // ---- the configuration --------------------------------------------------------------------------
@@ -163,18 +175,8 @@ std::string Lower(std::string text) {
   return text;
 }
 
-// quantize_config.json and quant_config.json may omit the method; the name of their member
-// for bits implies it.
-std::string Method(const Value::Map& config) {
-  if (const auto method = FindString(config, "quant_method")) return *method;
-  if (FindMember(config, "w_bit") != nullptr) return "awq";
-  if (FindMember(config, "bits") != nullptr && FindMember(config, "desc_act") != nullptr)
-    return "gptq";
-  return "";
-}
-
 StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
-  const std::string method = Method(config);
+  const std::string method = MethodOf(config);
   if (method == "gptq") return Scheme::kGptq;
   if (method == "awq") {
     const std::string version = FindString(config, "version").value_or("");
@@ -193,7 +195,7 @@ StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
 
 // nullopt if the entry describes no grouped quantization.
 std::optional<Weights> ParseWeights(const Value::Map& map) {
-  const auto bits = Integer(map, "num_bits");
+  const auto bits = FindInteger(map, "num_bits");
   const auto strategy = FindString(map, "strategy");
   if (!bits || (*bits != 2 && *bits != 4 && *bits != 8) ||
       FindString(map, "type").value_or("int") != "int" || Flag(map, "dynamic").value_or(false)) {
@@ -203,7 +205,7 @@ std::optional<Weights> ParseWeights(const Value::Map& map) {
   weights.bits = static_cast<std::uint64_t>(*bits);
   weights.symmetric = Flag(map, "symmetric").value_or(true);
   weights.act_order = FindString(map, "actorder") == "group";
-  const std::int64_t size = Integer(map, "group_size").value_or(-1);
+  const std::int64_t size = FindInteger(map, "group_size").value_or(-1);
   if (strategy == "channel") return weights;
   if ((strategy && strategy != "group") || size <= 0) return std::nullopt;
   weights.group_size = size;
@@ -269,7 +271,7 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
   if (*bits != 2 && *bits != 3 && *bits != 4 && *bits != 8) {
     return Unsupported(std::to_string(*bits) + " bits are not supported, only 2, 3, 4 and 8");
   }
-  ZT_RETURN_IF_ERROR(RequireBits(Integer(config, "bits"), *bits));
+  ZT_RETURN_IF_ERROR(RequireBits(FindInteger(config, "bits"), *bits));
   // 3-bit codes cross word boundaries: 32 codes take 3 words.
   const std::uint64_t block = *bits == 3 ? 3 : 1;
   const auto in = CheckedMul(weight->shape[0] / block, kWordBits * block / *bits);
@@ -285,7 +287,7 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
     return Unsupported(TensorContext(module + ".g_idx") + " is missing, which desc_act needs");
   }
   ZT_ASSIGN_OR_RETURN(const std::uint64_t group_size,
-                      GroupSize(Integer(config, "group_size"), *in, groups));
+                      GroupSize(FindInteger(config, "group_size"), *in, groups));
 
   const bool straddles = *bits == 3;
   Value::Map attributes;
@@ -315,11 +317,11 @@ StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
   const auto bits = BitsOf(weight->shape[1], out);
   if (!bits) return OddPacking(*weight, out);
   if (*bits != 4) return Unsupported(std::to_string(*bits) + " bits are not supported, only 4");
-  auto configured = Integer(config, "bits");
-  if (!configured) configured = Integer(config, "w_bit");
+  auto configured = FindInteger(config, "bits");
+  if (!configured) configured = FindInteger(config, "w_bit");
   ZT_RETURN_IF_ERROR(RequireBits(configured, *bits));
-  auto size = Integer(config, "group_size");
-  if (!size) size = Integer(config, "q_group_size");
+  auto size = FindInteger(config, "group_size");
+  if (!size) size = FindInteger(config, "q_group_size");
   ZT_ASSIGN_OR_RETURN(const std::uint64_t group_size, GroupSize(size, in, groups));
 
   Value::Map attributes;

@@ -450,10 +450,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string
                                        "; several inputs are taken as one model");
 }
 
-StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
-                                                    const SourceOptions& options) {
-  ZT_RETURN_IF_ERROR(
-      FindQuantConfig(paths, *options.store).status());  // refuse configurations that disagree
+namespace {
+
+// OpenInputs, with each checkpoint changed by the configuration in its folder.
+template <class Change>
+StatusOr<std::unique_ptr<TensorSource>> OpenConfigured(const std::vector<std::string>& paths,
+                                                       const SourceOptions& options,
+                                                       const Change& change) {
+  // Refuses configurations that disagree.
+  ZT_RETURN_IF_ERROR(FindQuantConfig(paths, options).status());
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
   const auto checkpoints = SplitByFolder(paths, *options.store);
@@ -461,13 +466,38 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
   if (checkpoints.size() > 1 && each.files.empty()) each.files = {"none"};
   for (const std::vector<std::string>& checkpoint : checkpoints) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenInputs(checkpoint, each));
-    ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(checkpoint, *options.store));
+    ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(checkpoint, options));
     if (!config.path.empty()) source->AddOtherFile(config.path);
-    ZT_ASSIGN_OR_RETURN(source, GroupQuantized(std::move(source), config));
+    ZT_ASSIGN_OR_RETURN(source, change(std::move(source), config));
     sources.push_back(std::move(source));
     names.push_back(checkpoint.front());
   }
+  if (sources.size() == 1) return std::move(sources.front());
   return MergeSources(std::move(sources), std::move(names));
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::string>& paths,
+                                                    const SourceOptions& options) {
+  return OpenConfigured(paths, options, GroupQuantized);
+}
+
+StatusOr<Dequantized> OpenDequantized(const std::vector<std::string>& paths,
+                                      const SourceOptions& options, DType to) {
+  Dequantized out;
+  const auto change = [&](std::unique_ptr<TensorSource> source,
+                          const QuantConfig& config) -> StatusOr<std::unique_ptr<TensorSource>> {
+    // A .zt file has its configuration within; that beside it may be of what it was made from.
+    const bool within = source->format() == "zt";
+    ZT_ASSIGN_OR_RETURN(
+        Dequantized made,
+        Dequantize(std::move(source), within ? QuantConfig{} : config, to, options.memory_limit));
+    out.names.insert(out.names.end(), made.names.begin(), made.names.end());
+    return std::move(made.source);
+  };
+  ZT_ASSIGN_OR_RETURN(out.source, OpenConfigured(paths, options, change));
+  return out;
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,

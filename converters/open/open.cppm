@@ -4,6 +4,7 @@ export module zt.open;
 import zt.std;
 import zt.core;
 import zt.source;
+import zt.convert.composite;
 export import :formats;
 export import :options;
 export import :types;
@@ -28,6 +29,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
 // them.
 StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::string>& paths,
                                                       const SourceOptions& options = {});
+
+// OpenInputs, with numbers of f32 in place of quantized tensors (Dequantize), by the configuration in
+// their folder; `to` is the type that they are to have. GGUF blocks stay.
+StatusOr<Dequantized> OpenDequantized(const std::vector<std::string>& paths,
+                                      const SourceOptions& options, DType to);
 
 // The arguments of MergeInputs.
 struct Inputs {

@@ -56,6 +56,25 @@ class Folders(remote_server.Remote):
             make_folders.put(folder, path, content)
         return folder
 
+    def test_quantized_folders(self):
+        """--dequantize, where scales lie in another shard than their codes, and of one file beside its config.json."""
+        tensors, metadata = make_safetensors.read(support.DATA / "quantized/deepseek_fp8_1.in.safetensors")
+        names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+        weight_map = {name: names["scale" in name] for name in tensors}
+        files = {"config.json": metadata["config"].encode(),
+                 "model.safetensors.index.json": json.dumps({"metadata": {}, "weight_map": weight_map}).encode()}
+        for file in names:
+            files[file] = make_safetensors.encode({name: tensors[name] for name in tensors if weight_map[name] == file})
+        whole = {"config.json": files["config.json"], "model.safetensors": make_safetensors.encode(tensors)}
+        for content, tail in ((files, ""), (whole, "model.safetensors")):
+            folder = self.path("quantized")
+            shutil.rmtree(folder, ignore_errors=True)
+            for path, each in content.items():
+                make_folders.put(folder, path, each)
+            want, _ = self.take(folder / tail, "--dequantize", "bf16")
+            for url in self.put(content):
+                self.assertEqual(self.take(f"{url.rstrip('/')}/{tail}", "--dequantize", "bf16")[0], want, url)
+
     def test_every_folder(self):
         self.hub.page = self.server.store.page = 3
         for name in make_folders.FOLDERS:

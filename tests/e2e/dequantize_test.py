@@ -1,0 +1,314 @@
+"""--dequantize: the numbers of quantized checkpoints, compared with numpy's; what contradicts itself is refused."""
+import json
+import os
+import shutil
+
+import numpy
+
+import make_safetensors
+import quantized
+import support
+from support import DATA, INVALID, USAGE
+
+COUNT = int(os.environ.get("ZT_COUNT", 300))  # tensors of each scheme
+TYPES = {"f32": ("F32", "<u4", 0x7f800000), "bf16": ("BF16", "<u2", 0x7f80), "f16": ("F16", "<u2", 0x7c00)}
+
+
+def rounded(numbers, kind):
+    if kind == "f32":
+        return numbers.view("<u4")
+    with numpy.errstate(over="ignore"):
+        return quantized.to_bf16(numbers) if kind == "bf16" else numbers.astype("<f2").view("<u2")
+
+
+class Base(support.EndToEnd):
+    def write_model(self, tensors, config, shards=1, name="model"):
+        """A folder as hubs have it. The tensors go to shards in turn, so that scales lie in others than their codes."""
+        folder = self.folder / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        whole = {"architectures": ["M"], "quantization_config": config, "vocab_size": 7}
+        (folder / "config.json").write_text(json.dumps(whole, indent=2))
+        if shards == 1:
+            make_safetensors.write(folder / "model.safetensors", tensors)
+            return folder
+        weight_map = {}
+        for shard in range(shards):
+            file = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
+            part = {key: tensors[key] for key in sorted(tensors)[shard::shards]}
+            make_safetensors.write(folder / file, part)
+            weight_map |= {key: file for key in part}
+        index = {"metadata": {"total_size": 0}, "weight_map": weight_map}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        return folder
+
+    def good(self, *arguments):
+        done = self.run_program(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, b""), arguments)
+        return done
+
+    def check(self, tensors, numbers, kind, where):
+        dtype, bits, infinity = TYPES[kind]
+        for name, want in numbers.items():
+            is_dtype, shape, data = tensors[name]
+            self.assertEqual((is_dtype, shape), (dtype, list(want.shape)), (where, name))
+            is_bits, want = numpy.frombuffer(data, bits), rounded(numpy.ascontiguousarray(want), kind).reshape(-1)
+            magnitude = want.dtype.type((1 << (8 * want.itemsize - 1)) - 1)
+            nan = ((is_bits & magnitude) > infinity) & ((want & magnitude) > infinity)
+            wrong = numpy.flatnonzero((is_bits != want) & ~nan)
+            self.assertEqual(wrong.size, 0, (where, name, wrong[:5], is_bits[wrong[:5]], want[wrong[:5]]))
+
+    def extracted(self, source, name="out"):
+        out = self.folder / name
+        shutil.rmtree(out, ignore_errors=True)
+        self.good("extract", source, "--to", "safetensors", "-q", "-o", f"{out}/")
+        return out
+
+
+class Numbers(Base):
+    def test_the_pairs_of_every_scheme(self):
+        for path in sorted((DATA / "quantized").glob("*.in.safetensors")):
+            tensors, metadata = make_safetensors.read(path)
+            expected, _ = make_safetensors.read(str(path).replace(".in.", ".out."))
+            model = self.write_model(tensors, json.loads(metadata["config"])["quantization_config"])
+            for kind, (dtype, bits, _) in TYPES.items():
+                self.good("convert", model, "--dequantize", kind, "-q", "-f", "-o", "m.zt")
+                found = support.read_zt(self.folder / "m.zt")["objects"]
+                want = {name.split("#")[0]: data for name, (_, _, data) in expected.items() if name.endswith("#" + kind)}
+                self.assertTrue(want)
+                self.assertFalse(set(tensors) - set(found) - {n for n in tensors if "_bias" not in n and "norm" not in n
+                                                              and not n.endswith(".bias")})
+                for name, data in want.items():
+                    self.assertEqual(found[name]["components"]["data"]["bytes"], data, (path.name, kind, name))
+                self.assertFalse([n for n in found if "scale" in n or "zeros" in n or "g_idx" in n or "SCB" in n])
+
+    def test_random_tensors_of_every_scheme(self):
+        """Shapes that do not divide, scales in other shards, little memory, 1, 2 and 8 threads, each type."""
+        for number, (name, scheme) in enumerate(quantized.SCHEMES.items()):
+            done, run = 0, 0
+            while done < COUNT:
+                rng = numpy.random.default_rng([number, run])
+                config, add = scheme(rng)
+                tensors, numbers = {}, {}
+                for i in range(min(25, COUNT - done)):
+                    numbers |= add(tensors, f"model.layers.{i}.m")
+                done += 25
+                model = self.write_model(tensors, config, shards=1 + run % 3)
+                kind = list(TYPES)[run % 3]
+                memory = ["64KiB", "1MiB", "32MiB"][run // 3 % 3]
+                with self.subTest(scheme=name, run=run, config=config):
+                    self.good("convert", model, "--dequantize", kind, "--on-overflow", "inf", "-q", "-f", "-o", "m.zt",
+                              "--threads", [1, 2, 8][run % 3], "--memory", memory)
+                    out = self.extracted("m.zt")
+                    found, _ = make_safetensors.read(out / "model.safetensors")
+                    self.check(found, numbers, kind, (name, run))
+                    if run == 0:
+                        self.good("verify", "m.zt", "--against", model, "--dequantize", kind, "--on-overflow", "inf",
+                                  "-q")
+                run += 1
+
+    def test_the_result_is_a_checkpoint(self):
+        config, add = quantized.fp8_blocks(numpy.random.default_rng(5))
+        tensors = {"model.norm.weight": ("BF16", [4], b"12345678")}
+        numbers = add(tensors, "model.layers.0.up_proj")
+        model = self.write_model(tensors, config, shards=2)
+        self.good("convert", model, "--dequantize", "bf16", "-q", "-o", "m.zt")
+        out = self.extracted("m.zt")
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["config.json", "model.safetensors"])
+        self.assertEqual(json.loads((out / "config.json").read_text()),
+                         {"architectures": ["M"], "torch_dtype": "bfloat16", "vocab_size": 7})
+        found, _ = make_safetensors.read(out / "model.safetensors")
+        self.assertEqual(set(found), {"model.norm.weight", *numbers})
+        self.assertEqual(found["model.norm.weight"][2], b"12345678")
+        self.check(found, numbers, "bf16", "folder")
+
+    def test_folder_to_folder(self):
+        """convert --to safetensors, and extract, without a .zt file between; in shards, too."""
+        config, add = quantized.fp8_blocks(numpy.random.default_rng(6))
+        tensors, numbers = {}, {}
+        for i in range(5):
+            numbers |= add(tensors, f"l.{i}.m")
+        model = self.write_model(tensors, config, shards=3)
+        for number, command in enumerate((["convert", model, "--to", "safetensors"],
+                                          ["extract", model, "--to", "safetensors", "--shard-size", "100kB"])):
+            out = self.folder / f"out{number}"
+            self.good(*command, "--dequantize", "bf16", "--on-overflow", "inf", "-q", "-o", f"{out}/")
+            found = {}
+            for path in out.glob("*.safetensors"):
+                found |= make_safetensors.read(path)[0]
+            self.assertEqual(set(found), set(numbers))
+            self.check(found, numbers, "bf16", command)
+            self.assertNotIn("quantization_config", json.loads((out / "config.json").read_text()))
+            index = out / "model.safetensors.index.json"
+            self.assertEqual(index.exists(), number == 1)
+            if number == 1:
+                self.assertEqual(set(json.loads(index.read_text())["weight_map"]), set(numbers))
+        for wrong, words in (["-o", "x"], "end its name with /"), (["-o", "x/", "--zstd"], "--zstd is of .zt files"):
+            done = self.run_program("convert", model, "--to", "safetensors", *wrong)
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn(words, done.stderr.decode())
+
+    def test_config_texts(self):
+        """Only what is said of the quantization goes; the rest of the text stays."""
+        tensors, metadata = make_safetensors.read(DATA / "quantized" / "ct_int8_1.in.safetensors")
+        quantization = json.dumps(json.loads(metadata["config"])["quantization_config"])
+        model = self.write_model(tensors, {})
+        for text, want in [
+                ('{"a": "}\\"", "quantization_config": @, "b": [1.50, {}]}', '{"a": "}\\"", "torch_dtype": "float16", "b": [1.50, {}]}'),
+                ('{"torch_dtype": "float32",\n "quantization_config": @}\n', '{"torch_dtype": "float16"}\n'),
+                ('{"quantization_config": @,\n "x": 1, "dtype": null}', '{"x": 1, "dtype": "float16"}'),
+                ('{"x": 1, "quantization_config": @, "dtype" : "bfloat16" }', '{"x": 1, "dtype" : "float16" }'),
+                ('{"quantization_config": @}', '{"torch_dtype": "float16"}')]:
+            (model / "config.json").write_text(text.replace("@", quantization))
+            self.good("convert", model, "--dequantize", "f16", "-q", "-f", "-o", "m.zt")
+            self.assertEqual((self.extracted("m.zt") / "config.json").read_text(), want)
+
+    def test_zt_inputs_and_groups(self):
+        """The tensors as .zt, compressed, with other digests, or grouped: the same numbers."""
+        for scheme in ("fp8_blocks", "gptq", "awq", "ct_pack", "gpt_oss", "ct_nvfp4"):
+            rng = numpy.random.default_rng(3)
+            config, add = quantized.SCHEMES[scheme](rng)
+            tensors, numbers = {}, {}
+            for i in range(4):
+                numbers |= add(tensors, f"l.{i}.m")
+            model = self.write_model(tensors, config)
+            ways = [["--zstd=3"], ["--digest", "sha256"], ["--spec", "2.0"]]
+            ways += [["--quant", "group"], ["--quant", "group", "--files", "none"]] * (scheme in ("gptq", "awq", "ct_pack"))
+            for way in ways:
+                with self.subTest(scheme=scheme, way=way):
+                    done = self.run_program("convert", model, *way, "-q", "-f", "-o", "q.zt")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    source = [self.folder / "q.zt"]
+                    self.good("convert", *source, "--dequantize", "bf16", "--on-overflow", "inf", "-q", "-f", "-o", "m.zt")
+                    found, _ = make_safetensors.read(self.extracted("m.zt") / "model.safetensors")
+                    self.check(found, numbers, "bf16", way)
+                    self.good("extract", *source, "--dequantize", "bf16", "--on-overflow", "inf", "-q", "-f", "-o",
+                              "x.safetensors")
+                    found, _ = make_safetensors.read(self.folder / "x.safetensors")
+                    self.check(found, numbers, "bf16", way)
+
+    def test_rules_beside_it(self):
+        config, add = quantized.bnb_int8(numpy.random.default_rng(2))
+        tensors = {"norm": ("F32", [2], b"\0\0\x80?\0\0\0\0")}
+        numbers = add(tensors, "a") | add(tensors, "b")
+        model = self.write_model(tensors, config)
+        self.good("convert", model, "--dequantize", "bf16", "--dtype", "a.weight=f16", "--rename", "s/^b/c/", "--exclude",
+                  "norm", "-q", "-o", "m.zt")
+        found, _ = make_safetensors.read(self.extracted("m.zt") / "model.safetensors")
+        self.assertEqual(set(found), {"a.weight", "c.weight"})
+        self.check(found, {"a.weight": numbers["a.weight"]}, "f16", "")
+        self.check(found, {"c.weight": numbers["b.weight"]}, "bf16", "")
+
+
+class Refused(Base):
+    def refuse(self, model, status, *words, rule=("--dequantize", "bf16")):
+        done = self.run_program("convert", model, *rule, "-o", "m.zt", "-f")
+        self.assertEqual(done.returncode, status, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr.decode())
+        self.assertEqual(len(done.stderr.decode().strip().split("\n")), 1, done.stderr)
+        self.assertFalse((self.folder / "m.zt").exists())
+
+    def pair(self, name):
+        tensors, metadata = make_safetensors.read(DATA / "quantized" / f"{name}_1.in.safetensors")
+        return tensors, json.loads(metadata["config"])["quantization_config"]
+
+    def test_what_contradicts_itself(self):
+        weight = "model.layers.0.mlp.down_proj.weight"
+        floats = numpy.zeros(6, "<f4").tobytes()
+        huge = numpy.array([1 << 58, 64], "<i8").tobytes()
+        cases = [
+            ("deepseek_fp8", {weight + "_scale_inv": ("F32", [2, 3], floats)}, ["has shape [2, 3]", "needs [2, 2]"]),
+            ("deepseek_fp8", {weight + "_scale_inv": None}, [weight, "no tensor beside it their scales", "'fp8'"]),
+            ("deepseek_fp8", {weight + "_scale_inv": ("I32", [2, 2], floats[:16])}, ["is i32, not f32"]),
+            ("deepseek_fp8", {weight: None}, [f"tensor '{weight}' is missing"]),
+            ("deepseek_v4", {"layers.0.ffn.experts.0.w1.scale": ("F8_E8M0", [6, 3], bytes(18))}, ["needs [6, 2]"]),
+            ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_scales": None}, ["_scales' is missing"]),
+            ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_scales": ("U8", [2, 6, 1], bytes(12))}, ["needs [2, 6, 2]"]),
+            ("ct_fp8", {"a.weight_scale": ("F32", [3], floats[:12])}, ["'a.weight_scale' has shape [3]"]),
+            ("ct_int8", {"m.weight_scale": ("I64", [6, 1], bytes(48))}, ["is i64, not f32, bf16 or f16"]),
+            ("ct_pack4", {"m.weight_shape": ("I64", [2], huge)}, ["'m.weight_shape' says [288230376151711744, 64]"]),
+            ("ct_pack4", {"m.weight_scale": None}, ["'m.weight_scale' is missing"]),
+            ("nvfp4", {"m.weight_global_scale": None}, ["m.weight_scale_2' is missing"]),
+            ("gptq4", {"m.g_idx": ("I32", [64], numpy.full(64, 2, "<i4").tobytes())}, ["says group 2 of column 0, there are 2"]),
+            ("gptq4", {"m.g_idx": ("I32", [64], numpy.full(64, -1, "<i4").tobytes())}, ["says group -1 of column 0"]),
+            ("gptq4", {"m.qzeros": None}, ["'m.qzeros' is missing"]),
+            ("gptq4", {"m.scales": ("F16", [3, 16], bytes(96))}, ["m.qzeros", "[3, 2]"]),
+            ("awq", {"m.scales": ("F16", [2, 15], bytes(60))}, ["cannot hold 15 codes"]),
+            ("bnb_int8", {"m.SCB": ("F32", [5], floats[:20])}, ["'m.SCB' has shape [5]", "needs [6]"]),
+            ("bnb_nf4", {"m.weight.absmax": ("F32", [4], floats[:16])}, ["needs [3]"]),
+            ("bnb_nf4", {"m.weight.quant_map": None}, ["'m.weight.quant_map' is missing"]),
+            ("bnb_nf4", {"m.weight.quant_state.bitsandbytes__nf4": ("U8", [70000], bytes(70000))}, ["has 70000 bytes"]),
+            ("bnb_nf4", {"m.weight.quant_state.bitsandbytes__nf4": ("U8", [2], b"[]")}, ["not a JSON object"]),
+        ]
+        for text in ('{"blocksize": 64, "shape": [5, 288230376151711744]}', '{"blocksize": 0, "shape": [5, 26]}',
+                     '{"blocksize": 64, "shape": [5, -26]}', '{"blocksize": 64}'):
+            cases.append(("bnb_nf4", {"m.weight.quant_state.bitsandbytes__nf4": ("U8", [len(text)], text.encode())},
+                          ["quant_state.bitsandbytes__nf4", "say"]))
+        for name, changes, words in cases:
+            tensors, config = self.pair(name)
+            tensors = {key: value for key, value in (tensors | changes).items() if value is not None}
+            with self.subTest(name=name, changes=list(changes)):
+                self.refuse(self.write_model(tensors, config), INVALID, *words)
+
+    def test_what_contradicts_the_configuration(self):
+        blocks = {"quant_method": "fp8", "weight_block_size": [64, 128]}
+        weights = {"num_bits": 8, "type": "float", "strategy": "channel"}
+        for name, config, words in [
+                ("deepseek_fp8", {"quant_method": "gptq", "bits": 4}, ["stored as fp8 blocks", "_scale_inv'", "config.json says 'gptq'"]),
+                ("deepseek_fp8", blocks, ["config.json says blocks of 64x128", "needs [3, 2]"]),
+                ("deepseek_fp8", {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.mlp"]},
+                 ["config.json says that its module is not quantized"]),
+                ("ct_int8", {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": weights}}},
+                 ["its shapes say int of 8 bits", "config.json says float of 8 bits"]),
+                ("gptq4", {"quant_method": "gptq", "bits": 8, "group_size": 32}, ["the shapes say 4 bits, the configuration 8"]),
+                ("gptq4", {"quant_method": "gptq", "bits": 4, "group_size": 16}, ["the configured group size 16"]),
+                ("gptq4", {"quant_method": "fp8"}, ["m.qweight", "config.json says 'fp8'"]),
+                ("gptq4", None, ["need a quantization configuration"]),
+                ("bnb_nf4", {"quant_method": "bitsandbytes", "load_in_4bit": False}, ["config.json says 'load_in_4bit': false"]),
+                ("nvfp4", {"quant_method": "modelopt"}, ["stored as nvfp4", "config.json says 'modelopt'"])]:
+            tensors, _ = self.pair(name)
+            with self.subTest(name=name, config=config):
+                self.refuse(self.write_model(tensors, config), INVALID, *words)
+
+    def test_nothing_silent(self):
+        """--dequantize that applies to nothing though a quantization is configured; --dtype on codes or on scales."""
+        tensors, config = self.pair("deepseek_fp8")
+        norm = {"model.norm.weight": tensors["model.norm.weight"]}
+        self.refuse(self.write_model(norm, config), USAGE, "its quantization is 'fp8', and no tensor is stored so")
+        model = self.write_model(tensors, config)
+        for rule in ("bf16", "glob:*scale_inv=f16", "down_proj.weight=f32"):
+            self.refuse(model, USAGE, "part of a quantized tensor, 'model.layers.0.mlp.down_proj.weight' (fp8 blocks, 8 bits",
+                        "--dequantize bf16", rule=("--dtype", rule))
+        self.good("convert", model, "--dtype", "norm=f32", "-q", "-o", "m.zt")
+        done = self.run_program("extract", "m.zt", "--dtype", "bf16", "-o", "x.safetensors")
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+        (self.folder / "m.zt").unlink()
+        self.refuse(self.write_model(*self.pair("gptq4")), USAGE, "part of a quantized tensor", rule=("--dtype", "bf16"))
+        self.refuse(self.write_model(self.pair("gptq4")[0], None), USAGE, "tensor 'm.scales'", "need a quantization configuration",
+                    rule=("--dtype", "bf16"))
+        plain = self.write_model({"a": ("F8_E4M3", [2], b"\x38\x40")}, None)  # codes without scales are numbers
+        self.good("convert", plain, "--dtype", "bf16", "-q", "-f", "-o", "m.zt")
+
+    def test_a_configuration_that_is_a_link(self):
+        model = self.write_model(*self.pair("gptq4"))
+        (model / "config.json").rename(self.folder / "config.json")
+        (model / "config.json").symlink_to("../config.json")
+        for rule in (("--dequantize", "bf16"), ("--quant", "group")):
+            self.refuse(model, INVALID, "config.json: it is a symbolic link that leaves the folder", rule=rule)
+        self.good("convert", model, "--dequantize", "bf16", "--follow-links", "-q", "-o", "m.zt")
+
+    def test_numbers_that_do_not_fit(self):
+        tensors, config = self.pair("ct_fp8")
+        tensors["a.weight_scale"] = "F32", [1], numpy.float32(1e30).tobytes()
+        model = self.write_model(tensors, config)
+        done = self.run_program("convert", model, "--dequantize", "f16", "-o", "m.zt")
+        self.assertEqual(done.returncode, support.NUMERIC, done.stderr)
+        self.assertIn("do not fit f16", done.stderr.decode())
+
+    def test_a_pipe(self):
+        model = self.write_model(*self.pair("deepseek_fp8"))
+        done = self.run_program("convert", "-", "--dequantize", "bf16", "-o", "m.zt",
+                                stdin=(model / "model.safetensors").read_bytes())
+        self.assertEqual(done.returncode, support.UNSUPPORTED, done.stderr)
+        self.assertIn("a pipe can only be read in order", done.stderr.decode())
