@@ -42,6 +42,8 @@ struct Listing {
   std::size_t files = 0;              // of the objects; Sort counts them
   std::uint64_t tensors = 0;          // before some were selected; 0: all are listed
   std::vector<std::string> warnings;
+  // The tensors of each scheme of quantization: "fp8 blocks, 8 bits, blocks of 128x128".
+  std::map<std::string, std::uint64_t> quantized = {};
   std::vector<ShardFile> shards = {};  // of a root or an index
 };
 

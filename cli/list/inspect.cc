@@ -18,6 +18,7 @@ import :shards;
 import :inputs;
 import :outputs;
 import :signals;
+import zt.convert.composite;
 
 namespace zt::cli::internal {
 namespace {
@@ -90,6 +91,7 @@ std::string ListingMembers(const Listing& listing) {
   for (const ShardFile& shard : listing.shards)
     shards.push_back({{"name", shard.name}, {"size", shard.bytes}, {"digest", shard.digest}});
   if (!shards.empty()) AddMember(out, "shards", shards);
+  if (!listing.quantized.empty()) AddMember(out, "quantized", listing.quantized);
   const auto add = [&](std::string_view key, std::span<const ListedObject> objects) {
     out += ",\"" + std::string(key) + "\":[";
     for (const ListedObject& object : objects) {
@@ -197,6 +199,24 @@ StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) 
   return listing;
 }
 
+// Adds what is known of quantized tensors. What contradicts itself is listed without it.
+void AddQuantized(const Args& args, TensorSource& opened, Listing& listing) {
+  const auto may_be = [](const ListedObject& each) {
+    constexpr std::string_view kSuffixes[] = {"_scale_inv", ".weight_scale", ".scale",  ".SCB",
+                                              ".absmax",    "_blocks",       ".blocks", ".qweight"};
+    return std::ranges::any_of(
+        kSuffixes, [&](std::string_view suffix) { return each.name.ends_with(suffix); });
+  };
+  if (args.file() == "-" || std::ranges::none_of(listing.objects, may_be)) return;
+  const StatusOr<QuantConfig> config = opened.format() == "zt"
+                                           ? StatusOr<QuantConfig>(QuantConfig{})
+                                           : FindQuantConfig(args.inputs, args.source_options());
+  if (!config.ok()) return;
+  const auto found = FindQuantized(opened, *config);
+  if (!found.ok()) return;
+  for (const QuantizedTensor& each : *found) ++listing.quantized[each.scheme];
+}
+
 // The operands. The first is a file, and each other one that exists; the rest are words that mean
 // tensors.
 struct Operands {
@@ -292,6 +312,7 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
     Listed& each = opened.emplace_back();
     ZT_ASSIGN_OR_RETURN(each.listing, List(of(file), each.source));
     each.listing.file = file;
+    AddQuantized(of(file), *each.source, each.listing);
     // Not all at once; what a pipe gives cannot be opened again. As it is stored, nothing is checked.
     const bool several = operands.files.size() > 1 && file != "-";
     if (!args.stats || several || each.source->format() == "zt") each.source.reset();

@@ -196,6 +196,8 @@ std::string HeadingText(const Listing& listing) {
   }
   out += "\n";
   out += AttributesText(listing.attributes);
+  for (const auto& [scheme, tensors] : listing.quantized)
+    out += "  quantized: " + scheme + ": " + Counted(tensors, "tensor") + "\n";
   if (types.size() < 2) return out;
   Rows lines;
   for (const auto& [type, sum] : types) {

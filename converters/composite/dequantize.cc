@@ -55,9 +55,8 @@ class DequantizedSource final : public WrappedSource {
   }
   // A file with another text.
   void AddText(const FileEntry& file, std::string text) {
-    const Object& was = inner_->objects()[file.object];
-    Object object = FileObject(file.path, text.size(), file.executable, was.format == "dense");
-    object.name = was.name;
+    Object object = FileObject(file.path, text.size(), file.executable);
+    object.name = inner_->objects()[file.object].name;
     objects_.push_back(std::move(object));
     origin_.push_back({file.object, nullptr, std::make_unique<std::string>(std::move(text))});
   }

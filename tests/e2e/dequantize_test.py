@@ -148,6 +148,25 @@ class Numbers(Base):
             self.assertEqual(done.returncode, USAGE)
             self.assertIn(words, done.stderr.decode())
 
+    def test_inspect_names_the_schemes(self):
+        for scheme, words in [("fp8_blocks", "fp8 blocks, 8 bits, blocks of 128x128: 3 tensors"),
+                              ("gptq", "bits, "), ("bnb_int8", "bitsandbytes int8, 8 bits, a scale a row: 3 tensors"),
+                              ("gpt_oss", "mxfp4, 4 bits, groups of 32: 3 tensors")]:
+            config, add = quantized.SCHEMES[scheme](numpy.random.default_rng(4))
+            if scheme == "fp8_blocks":
+                config["weight_block_size"][:] = [128, 128]
+            tensors = {}
+            for i in range(3):
+                add(tensors, f"l.{i}.m")
+            model = self.write_model(tensors, config)
+            self.run_program("convert", model, "-q", "-f", "-o", "m.zt")
+            for source in (model, model / "model.safetensors", "m.zt"):
+                text = self.good("inspect", source).stdout.decode()
+                self.assertIn(f"  quantized: ", text)
+                self.assertIn(words, text)
+                listing = json.loads(self.good("inspect", source, "--json").stdout)
+                self.assertEqual(sum(listing["quantized"].values()), 3)
+
     def test_config_texts(self):
         """Only what is said of the quantization goes; the rest of the text stays."""
         tensors, metadata = make_safetensors.read(DATA / "quantized" / "ct_int8_1.in.safetensors")
