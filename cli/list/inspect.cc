@@ -226,7 +226,8 @@ struct Operands {
 Operands Divide(const Args& args) {
   Operands operands;
   for (const std::string& each : args.inputs) {
-    const bool file = operands.files.empty() || each == "-" || IsUrl(each) || TheStore().Exists(each);
+    const bool file =
+        operands.files.empty() || each == "-" || IsUrl(each) || TheStore().Exists(each);
     (file ? operands.files : operands.words).push_back(each);
   }
   return operands;

@@ -18,7 +18,7 @@ namespace {
 struct Stored {
   std::vector<std::byte> bytes;
   std::unordered_set<std::string> digested;  // the objects of which every component has a digest
-  bool whole = true;  // these are all objects
+  bool whole = true;                         // these are all objects
 };
 
 // nullopt for other inputs.
