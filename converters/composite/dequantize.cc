@@ -97,8 +97,8 @@ class DequantizedSource final : public WrappedSource {
   bool sequential(ComponentId id) const override {
     return !IsMade(id) && WrappedSource::sequential(id);
   }
-  std::shared_ptr<CheckedApart> checked_apart(ComponentId id) override {
-    return IsMade(id) ? nullptr : WrappedSource::checked_apart(id);
+  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override {
+    return IsMade(id) ? nullptr : WrappedSource::unordered_reader(id);
   }
   std::uint64_t preferred_read(ComponentId id) const override {
     const Made& made = origin_[id.object];
