@@ -111,6 +111,12 @@ class DequantizedSource final : public WrappedSource {
   std::optional<Extent> extent(ComponentId id) const override {
     return IsMade(id) ? std::nullopt : WrappedSource::extent(id);
   }
+  std::optional<StoredForm> stored(ComponentId id) const override {
+    return IsMade(id) ? std::nullopt : WrappedSource::stored(id);
+  }
+  StatusOr<std::uint64_t> Size(ComponentId id) const override {
+    return IsMade(id) ? TensorSource::Size(id) : WrappedSource::Size(id);
+  }
   std::optional<Identity> identity(ComponentId id) const override {
     return IsMade(id) ? std::nullopt : WrappedSource::identity(id);
   }
