@@ -11,11 +11,7 @@ _ztstream() {
   local options values=
   COMPREPLY=()
   case $command in
-<<<<<<< HEAD
-    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-=======
-    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run --to -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void --sparse -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
->>>>>>> fa6e722 (Make numbers of quantized checkpoints of every scheme)
+    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run --to -f --force --no-sync --part-size --shards --shard-size --shard --dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     join) options='-o --output --missing -f --force --no-sync -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     inspect) options='--html -f --force --no-sync --sort --stats --tree --include --exclude --from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     show) options='--from --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;

@@ -43,7 +43,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert' -l shard -x -d 'Wr
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l dtype -x -a 'f32 f16 bf16 f8_e4m3fn f8_e5m2' -d 'TYPE, or keep, of those tensors; the first rule wins'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l on-overflow -x -a 'error inf saturate' -d 'error, inf or saturate'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l allow-loss -d 'Let integer types drop fractions'
-complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l dequantize -x -a 'f32 f16 bf16' -d 'Quantized tensors to f32, f16 or bf16: GGUF, FP8, FP4, GPTQ, AWQ, ...'
+complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l dequantize -x -a 'f32 f16 bf16' -d 'Quantized tensors (FP8, GPTQ, GGUF) to f32, f16, bf16'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify' -l quant -x -a 'keep group' -d 'keep; group: one object a quantized module'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract id' -l include -x -d 'Only these old names, glob:PATTERN or regex; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from diff' -l include -x -d 'Only these, by their names in B: name, glob:PATTERN or regex; repeatable'
