@@ -173,25 +173,25 @@ StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
   // no seek table: the magic is a coincidence
   if (table > stream_bytes || (descriptor & 0x7c) != 0) return std::nullopt;
   const std::uint64_t begin = stream_bytes - table;
-  std::array<std::byte, 8> header;
-  ZT_RETURN_IF_ERROR(read(begin, header));
-  if (Get32(header.data()) != 0x184D2A5E || Get32(header.data() + 4) != table - 8) {
+  // A table may be as large as the frames: it is read in pieces, the first with its header.
+  std::vector<std::byte> bytes(8 + std::min(count, kEntriesAtOnce) * entry);
+  ZT_RETURN_IF_ERROR(read(begin, bytes));
+  if (Get32(bytes.data()) != 0x184D2A5E || Get32(bytes.data() + 4) != table - 8) {
     return std::nullopt;
   }
   if (count > begin / kLeastFrame) {
     return InvalidData("the zstd seek table has " + std::to_string(count) +
                        " frames, which do not fit into " + std::to_string(begin) + " bytes");
   }
+  bytes.erase(bytes.begin(), bytes.begin() + 8);
   std::vector<Frame> frames;
   frames.reserve(count);
   Frame next;
-  // A table may be as large as the frames: it is read in pieces.
-  std::vector<std::byte> bytes(std::min(count, kEntriesAtOnce) * entry);
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t at = i % kEntriesAtOnce;
-    if (at == 0) {
+    if (i > 0 && at == 0) {
       bytes.resize(std::min(count - i, kEntriesAtOnce) * entry);
-      ZT_RETURN_IF_ERROR(read(begin + header.size() + i * entry, bytes));
+      ZT_RETURN_IF_ERROR(read(begin + 8 + i * entry, bytes));
     }
     next.bytes = Get32(bytes.data() + at * entry);
     next.content_bytes = Get32(bytes.data() + at * entry + 4);
