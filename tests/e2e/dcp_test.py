@@ -213,7 +213,7 @@ class Dcp(EndToEnd):
         del checkpoint.files["__1_0.distcp"]
         folder = checkpoint.write()
         listing = self.succeed("inspect", folder).decode()
-        self.assertEqual(listing.count("'__1_0.distcp' is missing; get it, or leave out what lies in it"), 2)
+        self.assertEqual(listing.count("'__1_0.distcp' is missing; get it"), 2)
         for target in "nowhere", "__1_0.distcp":
             (folder / "__1_0.distcp").symlink_to(target)
             self.assertEqual(self.succeed("inspect", folder).decode(), listing)

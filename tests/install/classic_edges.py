@@ -83,7 +83,7 @@ for digest, status_of, wanted in ((b"none", 8, (1, 1, 0, 1, 0, 0, 0)), (b"sha256
     lib.zts_reader_free(reader)
 
 status, writer = open_writer(b"edge.zt")
-expect(status, "exists", 3, "edge.zt: the output exists already")
+expect(status, "exists", 3, "edge.zt: the output exists already; zts_writer_options.overwrite replaces it")
 assert not writer
 expect(open_writer(None)[0], "no path", 2, "path must not be null")
 expect(open_writer(b"x.zt", compress=3)[0], "compress", 2, "no such compression: 3")

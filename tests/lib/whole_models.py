@@ -14,11 +14,11 @@ class Files:
     """Which files of the inputs a conversion is to take."""
 
     def __init__(self, rng, inputs, spec):
-        choice = rng.choice([[], [], [], ["all"], ["none"], ["dense"], ["*.json"], ["LICENSE", "sub/*"]])
+        choice = rng.choice([[], [], [], ["all"], ["none"], ["*.json"], ["LICENSE", "sub/*"]])
         choice = choice if len(inputs) == 1 else []
         self.words = [word for each in choice for word in ("--files", each)]
         self.expected = inputs[0].files if len(inputs) == 1 and spec not in NO_FILES and choice != ["none"] else {}
-        patterns = [each for each in choice if each not in ("all", "none", "dense")]
+        patterns = [each for each in choice if each not in ("all", "none")]
         if patterns:
             self.expected = {path: content for path, content in self.expected.items()
                              if any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)}
