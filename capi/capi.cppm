@@ -90,7 +90,7 @@ class Input {
 
   std::unique_ptr<TensorSource> source_;
   std::string name_;
-  mutable std::array<std::mutex, 64> sequential_;
+  mutable std::mutex sequential_;
   mutable std::mutex mutex_;  // guards the members below
   mutable std::unordered_map<std::string_view, std::uint32_t> names_;
   mutable std::set<std::string, std::less<>> texts_;

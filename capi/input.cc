@@ -18,6 +18,7 @@ constexpr std::size_t kStep = 4 << 20;
 
 // True for a path that may be a single file.
 bool IsOneFile(const std::string& path, Store& store) {
+  if (IsIndexPath(path)) return false;  // of several, whose digests it may state
   return IsUrl(path) ? !store.IsFolder(path) : store.IsFile(path);
 }
 
@@ -94,9 +95,9 @@ std::string_view Input::file(ComponentId id) const {
 }
 
 std::unique_lock<std::mutex> Input::Lock(ComponentId id) const {
-  if (!source_->seekable()) return std::unique_lock(sequential_[0]);
-  if (!source_->sequential(id)) return {};
-  return std::unique_lock(sequential_[(id.object + id.component) % sequential_.size()]);
+  // One for all: sequential components may share a stream.
+  return !source_->seekable() || source_->sequential(id) ? std::unique_lock(sequential_)
+                                                         : std::unique_lock<std::mutex>();
 }
 
 Status Input::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {

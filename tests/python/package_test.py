@@ -18,6 +18,7 @@ import zipfile
 import numpy
 from package_support import DATA, SLOW, Case, npy, of_zt, resident, run, ztstream
 import onnx_assembler as onnx
+import pickle_assembler as pickles
 from ztstream import safetensors_compat
 from ztstream.safetensors_compat import numpy as compat_numpy
 
@@ -359,6 +360,29 @@ class Reading(Case):
                     self.assertTrue(all((file[name].numpy() == value).all() for name, value in values.items()))
                     self.assertEqual(file["a"].numpy().flags.writeable, spec == "2.0")
                     self.assertTrue(file.verify().good)
+            shard = folder / "m-00002-of-00003.zt"
+            data = bytearray(shard.read_bytes())
+            data[70000] ^= 1
+            shard.write_bytes(data)
+            for source in (folder / root, folder):
+                with self.subTest(source=source), ztstream.open(source) as file:
+                    self.assertFalse(file.verify().good)
+                    # d lies in the same shard, of which a root states a digest.
+                    self.assertEqual([name for name in "abcef" if not file[name].verify().good], ["c"])
+
+    def test_views_of_one_deflated_storage(self):
+        """They share a stream, whatever threads read them."""
+        elements = 50_000
+        numbers = numpy.arange(8 * elements, dtype="<f4") % 50
+        views = {f"w{i}": pickles.tensor((elements,), offset=i * elements, count=numbers.size) for i in range(8)}
+        packed = self.path("packed.pt")
+        pathlib.Path(packed).write_bytes(pickles.archive(pickles.dictionary(**views), {"0": numbers.tobytes()},
+                                                         method=zipfile.ZIP_DEFLATED))
+        for _ in range(20):
+            with ztstream.open(packed, threads=8) as file:
+                for name, array in file.numpy(copy=True).items():
+                    begin = int(name[1:]) * elements
+                    self.assertTrue((array == numbers[begin:begin + elements]).all())
 
     def test_several(self):
         other = self.path("other.zt")
