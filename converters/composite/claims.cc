@@ -55,10 +55,12 @@ bool Claims::IsIgnored(std::string_view name) const {
   return std::ranges::any_of(ignored_, [&](std::string_view pattern) {
     if (pattern.starts_with("re:")) return false;
     if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
-    const std::size_t at = name.find(pattern);
-    if (pattern.empty() || at == name.npos) return false;
-    const std::size_t end = at + pattern.size();
-    return (at == 0 || name[at - 1] == '.') && (end == name.size() || name[end] == '.');
+    if (pattern.empty()) return false;
+    for (std::size_t at = 0; (at = name.find(pattern, at)) != name.npos; ++at) {
+      const std::size_t end = at + pattern.size();
+      if ((at == 0 || name[at - 1] == '.') && (end == name.size() || name[end] == '.')) return true;
+    }
+    return false;
   });
 }
 

@@ -58,6 +58,12 @@ std::string Unquantized(const std::string& text, std::string_view dtype) {
   };
   const std::string type = "\"" + std::string(dtype) + "\"";
   bool typed = std::ranges::any_of(members, is_type);
+  std::size_t last =
+      0;  // the last member that stays; one of quantization becomes the type if none is there
+  for (std::size_t i = 0, first = members.size(); i < members.size(); ++i) {
+    if (is_quantization(members[i])) first = std::min(first, i);
+    if (!is_quantization(members[i]) || (!typed && i == first)) last = i;
+  }
   std::string out;
   std::size_t done = 0;
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -70,10 +76,9 @@ std::string Unquantized(const std::string& text, std::string_view dtype) {
       out += text.substr(done, member.begin - done) + "\"torch_dtype\": " + type;
       done = member.end;
     } else if (is_quantization(member)) {
-      const bool last = i + 1 == members.size();
-      out += text.substr(done,
-                         std::max(last && i > 0 ? members[i - 1].end : member.begin, done) - done);
-      done = last ? member.end : members[i + 1].begin;
+      const std::size_t end = i > last ? std::max(members[last].end, done) : member.begin;
+      out += text.substr(done, end - done);
+      done = i > last ? member.end : members[i + 1].begin;
     }
   }
   return out + text.substr(done);

@@ -167,12 +167,22 @@ class Finder {
       if (const Object* const other = Find(module + suffix))
         weight.members.push_back(IndexOf(*other));
     }
+    // What changes the numbers and no scheme here reads.
+    for (const char* suffix : {".weight_g_idx", ".weight_zero_point", ".weight_global_scale",
+                               ".weight_scale_2", ".pre_quant_scale"}) {
+      const Object* const other = Find(module + suffix);
+      if (other == nullptr ||
+          std::ranges::find(weight.members, IndexOf(*other)) != weight.members.end())
+        continue;
+      return Unsupported("it is stored as " + std::string(weight.scheme) +
+                         ", which is not read with " + TensorContext(other->name));
+    }
     if (const auto taken = tensors_.Find(weight.name);
         taken && std::ranges::find(weight.members, *taken) == weight.members.end()) {
       return InvalidData("its numbers would be " + TensorContext(weight.name) +
                          ", and there is such a tensor");
     }
-    if (!names_.insert(weight.name).second) {
+    if (used_[weight.codes.object] || !names_.insert(weight.name).second) {
       return InvalidData("another scheme has codes or scales of " + TensorContext(weight.name) +
                          ", too");
     }
@@ -229,14 +239,16 @@ class Finder {
   StatusOr<Blocks> AnyBlocks(const Object& codes, const Object& scales, std::uint64_t columns) {
     const std::uint64_t rows = codes.shape[0];
     if (ElementCount(scales.shape) == 1) return Blocks{rows, rows, columns, 1, 1};
+    if (claims_.block) {
+      return BlocksOf(codes, scales, rows, columns, claims_.block->first, claims_.block->second,
+                      config_.file + "'s size of blocks");
+    }
     if (scales.shape == Shape{rows} || scales.shape == Shape{rows, 1})
       return Blocks{rows, 1, columns, rows, 1};
     if (scales.shape.size() == 2 && scales.shape[0] == rows && scales.shape[1] > 0 &&
         columns % scales.shape[1] == 0)
       return Blocks{rows, 1, columns / scales.shape[1], rows, scales.shape[1]};
-    if (!claims_.block) return Misshapen(scales, {rows, 1}, "one scale for each row");
-    return BlocksOf(codes, scales, rows, columns, claims_.block->first, claims_.block->second,
-                    config_.file + "'s size of blocks");
+    return Misshapen(scales, {rows, 1}, "one scale for each row");
   }
 
   // M.weight_scale with M.weight or M.weight_packed: compressed-tensors and ModelOpt.
@@ -545,14 +557,12 @@ class Finder {
 
   // In a quantized checkpoint, codes without scales are an error.
   Status CheckScaled(const Object& object) {
-    if (method_.empty() || used_[current_] || object.format != "dense" ||
-        claims_.IsIgnored(object.name))
-      return OkStatus();
-    const bool codes =
-        Is(object, "f8_e4m3fn") ||
-        (object.name.ends_with(".weight") && (Is(object, "i8") || Is(object, "u8"))) ||
-        (object.name.ends_with(".weight_packed"));
-    if (!codes) return OkStatus();
+    if (method_.empty() || used_[current_] || object.format != "dense") return OkStatus();
+    const std::string_view name = object.name;
+    const bool codes = Is(object, "f8_e4m3fn") || Is(object, "f8_e5m2") ||
+                       (name.ends_with(".weight") && (Is(object, "i8") || Is(object, "u8"))) ||
+                       name.ends_with(".weight_packed") || name.ends_with(".qweight");
+    if (!codes || claims_.IsIgnored(name)) return OkStatus();
     return InvalidData("it holds codes (" + std::string(Name(object.components[0].element)) +
                        "), and no tensor beside it their scales; " + Configured() +
                        " and does not name its module among those that are not quantized");

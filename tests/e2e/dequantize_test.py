@@ -8,7 +8,7 @@ import numpy
 import make_safetensors
 import quantized
 import support
-from support import DATA, INVALID, USAGE
+from support import DATA, INVALID, UNSUPPORTED, USAGE
 
 COUNT = int(os.environ.get("ZT_COUNT", 300))  # tensors of each scheme
 TYPES = {"f32": ("F32", "<u4", 0x7f800000), "bf16": ("BF16", "<u2", 0x7f80), "f16": ("F16", "<u2", 0x7c00)}
@@ -177,6 +177,9 @@ class Numbers(Base):
                 ('{"torch_dtype": "float32",\n "quantization_config": @}\n', '{"torch_dtype": "float16"}\n'),
                 ('{"quantization_config": @,\n "x": 1, "dtype": null}', '{"x": 1, "dtype": "float16"}'),
                 ('{"x": 1, "quantization_config": @, "dtype" : "bfloat16" }', '{"x": 1, "dtype" : "float16" }'),
+                ('{"torch_dtype": "float32", "quantization_config": @, "expert_dtype": "fp4"}', '{"torch_dtype": "float16"}'),
+                ('{"expert_dtype": 1, "x": 1, "quantization_config": @, "compression_config": {}}',
+                 '{"torch_dtype": "float16", "x": 1}'),
                 ('{"quantization_config": @}', '{"torch_dtype": "float16"}')]:
             (model / "config.json").write_text(text.replace("@", quantization))
             self.good("convert", model, "--dequantize", "f16", "-q", "-f", "-o", "m.zt")
@@ -264,11 +267,35 @@ class Refused(Base):
                      '{"blocksize": 64, "shape": [5, -26]}', '{"blocksize": 64}'):
             cases.append(("bnb_nf4", {"m.weight.quant_state.bitsandbytes__nf4": ("U8", [len(text)], text.encode())},
                           ["quant_state.bitsandbytes__nf4", "say"]))
+        # What no scheme reads and what changes the numbers.
+        order = ("I32", [64], numpy.arange(64, dtype="<i4").tobytes())
+        for name, other, part in (("ct_int8", "m.weight_g_idx", order), ("ct_fp8", "a.weight_g_idx", order),
+                                  ("nvfp4", "m.pre_quant_scale", ("BF16", [32], bytes(64))),
+                                  ("nvfp4", "m.weight_scale_2", ("F32", [], bytes(4))),
+                                  ("mxfp4_ct", "m.weight_global_scale", ("F32", [1], bytes(4)))):
+            tensors, config = self.pair(name)
+            with self.subTest(name=name, other=other):
+                self.refuse(self.write_model(tensors | {other: part}, config), UNSUPPORTED, f"is not read with tensor '{other}'")
         for name, changes, words in cases:
             tensors, config = self.pair(name)
             tensors = {key: value for key, value in (tensors | changes).items() if value is not None}
             with self.subTest(name=name, changes=list(changes)):
                 self.refuse(self.write_model(tensors, config), INVALID, *words)
+
+    def test_blocks_as_the_configuration_has_them(self):
+        """Scales that could be those of equal groups are those of the blocks that it names."""
+        rng = numpy.random.default_rng(1)
+        codes = rng.integers(0, 0x7e, (4, 300)).astype("u1")
+        scales = rng.random((1, 3), "<f4")
+        want = quantized.E4M3[codes] * quantized.blocks(scales, [128, 128], codes.shape)
+        weights = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}
+        config = {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": weights}}}
+        for rows in (1, 4):
+            model = self.write_model({"a.weight": ("F8_E4M3", [rows, 300], codes[:rows].tobytes()),
+                                      "a.weight_scale": ("F32", [1, 3], scales.tobytes())}, config)
+            self.good("convert", model, "--dequantize", "f32", "-q", "-f", "-o", "m.zt")
+            back, _ = make_safetensors.read(self.extracted("m.zt") / "model.safetensors")
+            self.assertEqual(back["a.weight"][2], want[:rows].astype("<f4").tobytes())
 
     def test_what_contradicts_the_configuration(self):
         blocks = {"quant_method": "fp8", "weight_block_size": [64, 128]}
