@@ -557,14 +557,20 @@ class Finder {
 
   // In a quantized checkpoint, codes without scales are an error.
   Status CheckScaled(const Object& object) {
-    if (method_.empty() || used_[current_] || object.format != "dense") return OkStatus();
+    if ((method_.empty() && found_.empty()) || used_[current_] || object.format != "dense")
+      return OkStatus();
     const std::string_view name = object.name;
     const bool codes = Is(object, "f8_e4m3fn") || Is(object, "f8_e5m2") ||
                        (name.ends_with(".weight") && (Is(object, "i8") || Is(object, "u8"))) ||
                        name.ends_with(".weight_packed") || name.ends_with(".qweight");
     if (!codes || claims_.IsIgnored(name)) return OkStatus();
-    return InvalidData("it holds codes (" + std::string(Name(object.components[0].element)) +
-                       "), and no tensor beside it their scales; " + Configured() +
+    const std::string what = "it holds codes (" + std::string(Name(object.components[0].element)) +
+                             "), and no tensor beside it their scales; ";
+    if (method_.empty()) {
+      return InvalidData(what + TensorContext(found_.front().name) +
+                         " has some, and no configuration says which modules are not quantized");
+    }
+    return InvalidData(what + Configured() +
                        " and does not name its module among those that are not quantized");
   }
 

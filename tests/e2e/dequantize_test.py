@@ -276,6 +276,12 @@ class Refused(Base):
             tensors, config = self.pair(name)
             with self.subTest(name=name, other=other):
                 self.refuse(self.write_model(tensors | {other: part}, config), UNSUPPORTED, f"is not read with tensor '{other}'")
+        # Half a model, and no configuration that would say so.
+        tensors, _ = self.pair("deepseek_fp8")
+        alone = ("F8_E4M3", [2, 2], bytes(4))
+        model = self.write_model(tensors | {"b.weight": alone}, {})
+        (model / "config.json").unlink()
+        self.refuse(model, INVALID, "tensor 'b.weight'", "no tensor beside it their scales", f"'{weight}' has some")
         for name, changes, words in cases:
             tensors, config = self.pair(name)
             tensors = {key: value for key, value in (tensors | changes).items() if value is not None}
