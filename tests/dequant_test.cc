@@ -5,6 +5,7 @@
 
 #include "dequant_reference.h"
 #include "fixtures.h"
+#include "target_iteration.h"
 
 import zt.core;
 import zt.source;
@@ -72,17 +73,7 @@ Bytes OneNaN(Bytes bytes, DType dtype) {
 }
 
 // Runs the tests once for each target that this machine has.
-class Dequant : public ::testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
+class Dequant : public TargetTest {};
 
 INSTANTIATE_TEST_SUITE_P(Targets, Dequant, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& info) { return std::string(hwy::TargetName(info.param)); });

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "target_iteration.h"
 #include "testing.h"
 
 import zt.core;
@@ -14,16 +15,8 @@ namespace zt {
 namespace {
 
 // Runs the tests once for each target that this machine has.
-class Quant : public ::testing::TestWithParam<std::int64_t> {
+class Quant : public TargetTest {
  protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
   std::mt19937 random{7};
 
   Bytes RandomBytes(std::size_t count) {

@@ -10,18 +10,36 @@
 
 namespace zt {
 
+// Computes with one target until it goes.
+class OneTarget {
+ public:
+  explicit OneTarget(std::int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  ~OneTarget() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  OneTarget(const OneTarget&) = delete;
+  OneTarget& operator=(const OneTarget&) = delete;
+};
+
+// Base of tests that run once for each target that this machine has: its parameter.
+class TargetTest : public ::testing::TestWithParam<std::int64_t> {
+ private:
+  const OneTarget target_{GetParam()};
+};
+
 template <class Check>
 void ForEachTarget(const Check& check) {
   int targets = 0;
   for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
     const std::int64_t target = left & -left;
     SCOPED_TRACE(hwy::TargetName(target));
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    const OneTarget one(target);
     check();
     ++targets;
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
   // The baseline and at least one vector target, or the only one that Highway has for
   // this kind of host.
