@@ -68,6 +68,11 @@ StatusOr<Recipe> Recognize(const Declared& declared, const Tensors& tensors,
 // The quantization method that a configuration names, "gptq", or implies; empty if it does not.
 std::string MethodOf(const Value::Map& config);
 
+// The quotient, rounded up.
+constexpr std::uint64_t CeilDiv(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
+
+// The largest file of a configuration.
+inline constexpr std::uint64_t kMostConfigBytes = std::uint64_t{16} << 20;
 // The configuration in a file of this name, by its text; nullopt if it has none.
 StatusOr<std::optional<Value::Map>> QuantConfigIn(std::string_view name, std::string_view text);
 

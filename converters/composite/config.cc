@@ -21,10 +21,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
+using composite::internal::kMostConfigBytes;
+
 StatusOr<std::optional<Value::Map>> ReadConfig(Store& store, const fs::path& path) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, store.Open(path.string()));
-  ZT_ASSIGN_OR_RETURN(const std::string text, ReadAll(*bytes, kMaxConfigBytes));
+  ZT_ASSIGN_OR_RETURN(const std::string text, ReadAll(*bytes, kMostConfigBytes));
   return composite::internal::QuantConfigIn(path.filename().string(), text);
 }
 

@@ -57,29 +57,34 @@ std::string Unquantized(const std::string& text, std::string_view dtype) {
     return member.key == "torch_dtype" || member.key == "dtype";
   };
   const std::string type = "\"" + std::string(dtype) + "\"";
-  bool typed = std::ranges::any_of(members, is_type);
-  std::size_t last =
-      0;  // the last member that stays; one of quantization becomes the type if none is there
-  for (std::size_t i = 0, first = members.size(); i < members.size(); ++i) {
-    if (is_quantization(members[i])) first = std::min(first, i);
-    if (!is_quantization(members[i]) || (!typed && i == first)) last = i;
-  }
+  // Where there is no type, the first member on quantization becomes it.
+  const std::size_t becomes =
+      std::ranges::any_of(members, is_type)
+          ? members.size()
+          : static_cast<std::size_t>(std::ranges::find_if(members, is_quantization) -
+                                     members.begin());
+  const auto stays = [&](std::size_t i) { return i == becomes || !is_quantization(members[i]); };
+  std::size_t last = members.size();  // of those that stay, by number
+  while (last > 0 && !stays(last - 1)) --last;
   std::string out;
   std::size_t done = 0;
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Member& member = members[i];
-    if (is_type(member)) {
-      out += text.substr(done, member.value - done) + type;
-      done = member.end;
-    } else if (is_quantization(member) && !typed) {
-      typed = true;
+    if (i == becomes) {
       out += text.substr(done, member.begin - done) + "\"torch_dtype\": " + type;
       done = member.end;
-    } else if (is_quantization(member)) {
-      const std::size_t end = i > last ? std::max(members[last].end, done) : member.begin;
-      out += text.substr(done, end - done);
-      done = i > last ? member.end : members[i + 1].begin;
+    } else if (is_type(member)) {
+      out += text.substr(done, member.value - done) + type;
+      done = member.end;
+    } else if (is_quantization(member) && i < last) {
+      out += text.substr(done, member.begin - done);
+      done = members[i + 1].begin;
     }
+  }
+  // The comma before what goes at the end goes with it.
+  if (last > 0 && last < members.size()) {
+    out += text.substr(done, members[last - 1].end - done);
+    done = members.back().end;
   }
   return out + text.substr(done);
 }

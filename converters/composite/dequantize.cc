@@ -24,13 +24,13 @@ namespace zt {
 namespace {
 
 using composite::internal::FindWeights;
+using composite::internal::kMostConfigBytes;
 using composite::internal::MethodOf;
 using composite::internal::Numbers;
 using composite::internal::Tensors;
 using composite::internal::Unquantized;
 using composite::internal::Weight;
 
-constexpr std::uint64_t kMostConfigBytes = std::uint64_t{16} << 20;
 constexpr std::uint64_t kWord = sizeof(float);
 // The largest read that a compressed input may ask for.
 constexpr std::uint64_t kMostPreferred = std::uint64_t{16} << 20;

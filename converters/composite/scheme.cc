@@ -335,8 +335,6 @@ StatusOr<Recipe> RecognizeAwq(const Value::Map& config, const Tensors& tensors,
   return members.Finish({in, out}, std::move(attributes));
 }
 
-std::uint64_t CeilDiv(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
-
 // Reads the two numbers in weight_shape, the tensor's data.
 StatusOr<Shape> ReadWeightShape(const Tensors& tensors, const Object& tensor) {
   ZT_RETURN_IF_ERROR(RequireShape(tensor, {2}));

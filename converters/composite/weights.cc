@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::uint64_t kMostStateBytes = std::uint64_t{64} << 10;
 
-std::uint64_t CeilDiv(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
-
 bool Is(const Object& object, std::string_view type) {
   return object.format == "dense" && Name(object.components[0].element) == type;
 }
@@ -381,8 +379,8 @@ class Finder {
     if (!declared_->ok()) return WithFile(InvalidData(Message(declared_->status())), config_.file);
     const Declared& declared = **declared_;
     if (Anchor(declared.scheme) != codes.name.substr(module.size()))
-      return InvalidData("it is no part of " + Configured().substr(config_.file.size() + 6) +
-                         ", which " + config_.file + " says");
+      return InvalidData("it is no part of " + Quote(method_) + ", which " + config_.file +
+                         " says");
     const auto recipe = Recognize(declared, tensors_, module);
     if (!recipe.ok()) {
       return recipe.status().code() == StatusCode::kUnimplemented
