@@ -39,6 +39,8 @@ module_units() { grep -lE '^(export )?module [a-z]' "$@" | grep -v '^modules/std
 rule 'A module unit imports zt.std: it includes no header of the standard library (but <new>, for placement), nor one that does.' \
   search '#include *<([a-mo-z_][a-z_0-9]*|n[a-df-z_][a-z_0-9]*|nlohmann/.*|simdjson\.h|re2/.*)>' \
   $(module_units "${interfaces[@]}" "${sources[@]}")
+rule "A pair is made by make_pair or with its types: Debian 13's standard library has no guide for it where zt.std is imported." \
+  search 'std::pair\{' $(module_units "${interfaces[@]}" "${sources[@]}")
 rule 'Headers that the standard library of Debian 12 lacks.' \
   search '#include *<(format|print|generator|flat_map|mdspan)>' "${cpp[@]}"
 included_in_purview() {

@@ -18,7 +18,7 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> BlockOf(const Value::Map&
   const std::uint64_t* const rows = (*value->AsArray())[0].AsUint();
   const std::uint64_t* const columns = (*value->AsArray())[1].AsUint();
   if (rows == nullptr || columns == nullptr || *rows == 0 || *columns == 0) return std::nullopt;
-  return std::pair{*rows, *columns};
+  return std::make_pair(*rows, *columns);
 }
 
 const Value::Map* MapIn(const Value::Map& map, std::string_view key) {

@@ -110,9 +110,9 @@ class WeightNumbers final : public Numbers {
     ZT_RETURN_IF_ERROR(out->codes_.Open(of.codes, opener));
     ZT_RETURN_IF_ERROR(out->scales_.Open(of.scales, opener));
     if (of.zeros) ZT_RETURN_IF_ERROR(out->zeros_.Open(*of.zeros, opener));
-    for (const auto& [index, bytes] : {std::pair{of.global, &out->global_},
-                                       {of.groups, &out->groups_},
-                                       {of.value_table, &out->table_}}) {
+    for (const auto& [index, bytes] :
+         {std::make_pair(of.global, &out->global_), std::make_pair(of.groups, &out->groups_),
+          std::make_pair(of.value_table, &out->table_)}) {
       if (!index) continue;
       ZT_ASSIGN_OR_RETURN(*bytes, opener.Open(*index));
     }

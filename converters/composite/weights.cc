@@ -198,7 +198,7 @@ class Finder {
       return Misshapen(scales, codes.shape, "a scale for each block of the codes");
     Weight weight = Start(codes.name, scheme, codes, scales);
     ZT_RETURN_IF_ERROR(CheckMethod(weight, {"fp8", "modelopt", "compressed-tensors"}));
-    const auto [block_rows, block_columns] = claims_.block.value_or(std::pair{kBlock, kBlock});
+    const auto [block_rows, block_columns] = claims_.block.value_or(std::make_pair(kBlock, kBlock));
     const std::string why = (claims_.block ? config_.file + " says" : "without a configuration") +
                             " blocks of " + std::to_string(block_rows) + "x" +
                             std::to_string(block_columns) + ", which";
