@@ -114,6 +114,55 @@ TEST(WrappedSource, PrefixedNamesForwardEverything) {
 
 TEST(WrappedSource, SplitGroupsForwardEverything) { ExpectForwarded(Ungroup); }
 
+TEST(WrappedSource, RegroupedObjectsForwardEverything) {
+  ExpectForwarded(
+      [](std::unique_ptr<TensorSource> source) -> StatusOr<std::unique_ptr<TensorSource>> {
+        auto regrouped = std::make_unique<RegroupedSource>(std::move(source));
+        regrouped->Keep(0);
+        return regrouped;
+      });
+}
+
+TEST(WrappedSource, RefusesAnObjectBeforeItsOriginIsAsked) {
+  RegroupedSource source(std::make_unique<Probe>());
+  source.Keep(0);
+  source.Keep(0);
+  source.Refuse(InvalidData("a part"));
+  EXPECT_EQ(Message(source.CheckReadable(0)), "readable");
+  EXPECT_EQ(Message(source.Read({0, 0}, 0, {})), "read");
+  EXPECT_EQ(Message(source.CheckReadable(1)), "a part");
+  EXPECT_EQ(Message(source.Read({1, 0}, 0, {})), "a part");
+}
+
+// Makes its component itself.
+class Making final : public RegroupedSource {
+ public:
+  using RegroupedSource::RegroupedSource;
+  bool passes(ComponentId) const override { return false; }
+};
+
+TEST(WrappedSource, PromisesNothingOfTheOriginsBytesForThoseItMakes) {
+  auto owned = std::make_unique<Probe>();
+  const Probe& probe = *owned;
+  Making source(std::move(owned));
+  source.Keep(0);
+  const ComponentId id{0, 0};
+  EXPECT_FALSE(source.sequential(id));
+  EXPECT_EQ(source.unordered_reader(id), nullptr);
+  EXPECT_EQ(source.preferred_read(id), 0u);
+  EXPECT_EQ(source.extent(id), std::nullopt);
+  EXPECT_FALSE(source.stored(id));
+  EXPECT_EQ(*source.Size(id), 4u);
+  EXPECT_FALSE(source.identity(id));
+  EXPECT_FALSE(source.View(id));
+  EXPECT_FALSE(source.encoded(id));
+  EXPECT_TRUE(Must(source.Frames(id)).empty());
+  EXPECT_EQ(source.file(id), "probe.bin");
+  EXPECT_EQ(Message(source.CheckReadable(0)), "readable");
+  source.WillRead({&id, 1});
+  EXPECT_THAT(probe.hints, ::testing::ElementsAre(id));
+}
+
 // A virtual function that is new in TensorSource has to be forwarded, and asked about above.
 TEST(WrappedSource, OverridesEveryVirtualFunction) {
   std::ifstream file(ZT_TEST_DATA "/../../modules/source/source.cppm");

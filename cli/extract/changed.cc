@@ -51,32 +51,11 @@ Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   return OkStatus();
 }
 
-std::shared_ptr<UnorderedReader> ChangedSource::unordered_reader(ComponentId id) {
-  if (Planned(id).transform != nullptr) return nullptr;
-  return WrappedSource::unordered_reader(id);
-}
-
 std::uint64_t ChangedSource::preferred_read(ComponentId id) const {
   const Transform* const transform = Planned(id).transform.get();
-  const std::uint64_t preferred = WrappedSource::preferred_read(id);
-  if (transform == nullptr) return preferred;
-  const std::uint64_t input = std::max(preferred, kStep);
+  if (transform == nullptr) return WrappedSource::preferred_read(id);
+  const std::uint64_t input = std::max(inner_->preferred_read(Planned(id).source), kStep);
   return std::max<std::uint64_t>(input / transform->input_unit(), 1) * transform->output_unit();
-}
-
-std::optional<Extent> ChangedSource::extent(ComponentId id) const {
-  if (Planned(id).transform != nullptr) return std::nullopt;
-  return WrappedSource::extent(id);
-}
-
-std::optional<Identity> ChangedSource::identity(ComponentId id) const {
-  if (Planned(id).transform != nullptr) return std::nullopt;
-  return WrappedSource::identity(id);
-}
-
-std::optional<std::span<const std::byte>> ChangedSource::View(ComponentId id) const {
-  if (Planned(id).transform != nullptr) return std::nullopt;
-  return WrappedSource::View(id);
 }
 
 Status ChangedSource::Finish() {

@@ -18,12 +18,9 @@ class ChangedSource final : public WrappedSource {
                                                        std::vector<std::string>& warnings);
 
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override;
-  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override;
+  // Read in the order of what it is made of.
+  bool sequential(ComponentId id) const override { return inner_->sequential(Planned(id).source); }
   std::uint64_t preferred_read(ComponentId id) const override;
-  std::optional<Extent> extent(ComponentId id) const override;
-  std::optional<Identity> identity(ComponentId id) const override;
-  std::optional<std::span<const std::byte>> View(ComponentId id) const override;
-  std::optional<EncodedStream> encoded(ComponentId) const override { return std::nullopt; }
   Status Finish() override;
 
   // The values that the conversion changed; complete after everything was read.
@@ -39,6 +36,7 @@ class ChangedSource final : public WrappedSource {
   std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
     return {*inner_, Planned(id).source};
   }
+  bool passes(ComponentId id) const override { return Planned(id).transform == nullptr; }
 
   const std::unique_ptr<TensorSource> inner_;
   Plan plan_;  // of inner_

@@ -36,43 +36,40 @@ constexpr std::uint64_t kWord = sizeof(float);
 constexpr std::uint64_t kMostPreferred = std::uint64_t{16} << 20;
 
 // A source with the numbers of quantized tensors in place of these, and files that say so.
-class DequantizedSource final : public WrappedSource {
+class DequantizedSource final : public RegroupedSource {
  public:
-  DequantizedSource(std::unique_ptr<TensorSource> inner)
-      : WrappedSource(*inner), inner_(std::move(inner)) {}
+  using RegroupedSource::RegroupedSource;
 
   void Keep(std::uint32_t index) {
-    objects_.push_back(inner_->objects()[index]);
-    origin_.push_back({index, nullptr, nullptr});
+    RegroupedSource::Keep(index);
+    made_.emplace_back();
   }
   Status Add(std::unique_ptr<Numbers> numbers) {
     const Weight& weight = numbers->weight();
     ZT_ASSIGN_OR_RETURN(Object object, DenseObject(weight.name, weight.shape, {DType::kF32}));
     ZT_RETURN_IF_ERROR(ValidateObject(object));
-    objects_.push_back(std::move(object));
-    origin_.push_back({weight.codes.object, std::move(numbers), nullptr});
+    RegroupedSource::Keep(weight.codes.object, std::move(object));
+    made_.push_back({std::move(numbers), nullptr});
     return OkStatus();
   }
   // A file with another text.
   void AddText(const FileEntry& file, std::string text) {
     Object object = FileObject(file.path, text.size(), file.executable);
-    object.name = inner_->objects()[file.object].name;
-    objects_.push_back(std::move(object));
-    origin_.push_back({file.object, nullptr, std::make_unique<std::string>(std::move(text))});
+    object.name = inner().objects()[file.object].name;
+    RegroupedSource::Keep(file.object, std::move(object));
+    made_.push_back({nullptr, std::make_unique<std::string>(std::move(text))});
   }
-  Value::Map& root() { return attributes_; }
 
   Status CheckReadable(std::uint32_t object) const override {
-    if (const Numbers* const numbers = origin_[object].numbers.get()) {
+    if (const Numbers* const numbers = made_[object].numbers.get()) {
       for (const std::uint32_t member : numbers->weight().members)
-        ZT_RETURN_IF_ERROR(inner_->CheckReadable(member));
+        ZT_RETURN_IF_ERROR(inner().CheckReadable(member));
     }
     return WrappedSource::CheckReadable(object);
   }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    const Made& made = origin_[id.object];
-    if (made.numbers == nullptr && made.text == nullptr)
-      return WrappedSource::Read(id, offset, out);
+    if (passes(id)) return WrappedSource::Read(id, offset, out);
+    const Made& made = made_[id.object];
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     if (made.text != nullptr) {
       std::memcpy(out.data(), made.text->data() + offset, out.size());
@@ -94,71 +91,34 @@ class DequantizedSource final : public WrappedSource {
     std::memcpy(out.data(), whole.bytes().data() + (offset - first * kWord), out.size());
     return OkStatus();
   }
-  bool sequential(ComponentId id) const override {
-    return !IsMade(id) && WrappedSource::sequential(id);
-  }
-  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override {
-    return IsMade(id) ? nullptr : WrappedSource::unordered_reader(id);
-  }
   std::uint64_t preferred_read(ComponentId id) const override {
-    const Made& made = origin_[id.object];
-    if (!IsMade(id)) return WrappedSource::preferred_read(id);
-    if (made.numbers == nullptr || made.numbers->moved()) return 0;
-    const std::uint64_t preferred = WrappedSource::preferred_read(id);
-    const std::uint64_t numbers = preferred / made.numbers->weight().bits * 8;
-    return std::min(numbers, kMostPreferred / kWord) * kWord;
-  }
-  std::optional<Extent> extent(ComponentId id) const override {
-    return IsMade(id) ? std::nullopt : WrappedSource::extent(id);
-  }
-  std::optional<StoredForm> stored(ComponentId id) const override {
-    return IsMade(id) ? std::nullopt : WrappedSource::stored(id);
-  }
-  StatusOr<std::uint64_t> Size(ComponentId id) const override {
-    return IsMade(id) ? TensorSource::Size(id) : WrappedSource::Size(id);
-  }
-  std::optional<Identity> identity(ComponentId id) const override {
-    return IsMade(id) ? std::nullopt : WrappedSource::identity(id);
-  }
-  std::optional<std::span<const std::byte>> View(ComponentId id) const override {
-    return IsMade(id) ? std::nullopt : WrappedSource::View(id);
-  }
-  std::optional<EncodedStream> encoded(ComponentId id) const override {
-    return IsMade(id) ? std::nullopt : WrappedSource::encoded(id);
-  }
-  StatusOr<std::vector<Frame>> Frames(ComponentId id) const override {
-    if (IsMade(id)) return std::vector<Frame>();
-    return WrappedSource::Frames(id);
+    const Numbers* const numbers = made_[id.object].numbers.get();
+    if (numbers == nullptr) return WrappedSource::preferred_read(id);
+    if (numbers->moved()) return 0;
+    const std::uint64_t preferred = inner().preferred_read(Origin(id).second);
+    return std::min(preferred / numbers->weight().bits * 8, kMostPreferred / kWord) * kWord;
   }
   void WillRead(std::span<const ComponentId> components) override {
-    std::vector<ComponentId> inner;
+    std::vector<ComponentId> inner_ids;
     for (const ComponentId id : components) {
-      const Made& made = origin_[id.object];
-      if (made.numbers == nullptr) {
-        if (made.text == nullptr) inner.push_back({made.from, id.component});
-        continue;
-      }
-      for (const std::uint32_t member : made.numbers->weight().members)
-        inner.push_back({member, 0});
+      if (passes(id)) inner_ids.push_back(Origin(id).second);
+      const Numbers* const numbers = made_[id.object].numbers.get();
+      if (numbers == nullptr) continue;
+      for (const std::uint32_t member : numbers->weight().members) inner_ids.push_back({member, 0});
     }
-    inner_->WillRead(inner);
+    inner().WillRead(inner_ids);
   }
 
  private:
   struct Made {
-    std::uint32_t from = 0;  // object of the inner source
     std::unique_ptr<Numbers> numbers;
     std::unique_ptr<std::string> text;
   };
-  bool IsMade(ComponentId id) const {
-    return origin_[id.object].numbers != nullptr || origin_[id.object].text != nullptr;
-  }
-  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
-    return {*inner_, {origin_[id.object].from, IsMade(id) ? 0 : id.component}};
+  bool passes(ComponentId id) const override {
+    return made_[id.object].numbers == nullptr && made_[id.object].text == nullptr;
   }
 
-  const std::unique_ptr<TensorSource> inner_;
-  std::vector<Made> origin_;
+  std::vector<Made> made_;  // of each object; neither if it is kept
   BufferPool pool_{std::uint64_t{16} << 20};
 };
 

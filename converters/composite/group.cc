@@ -24,36 +24,6 @@ using composite::internal::Recognize;
 using composite::internal::SplitAnchor;
 using composite::internal::Tensors;
 
-// Serves the components of another source, which it owns, as other objects.
-class RegroupedSource final : public WrappedSource {
- public:
-  explicit RegroupedSource(std::unique_ptr<TensorSource> inner)
-      : WrappedSource(*inner), inner_(std::move(inner)) {}
-
-  // Adds `object`. components[i] is its component i in the inner source.
-  void Add(Object object, std::vector<ComponentId> components) {
-    objects_.push_back(std::move(object));
-    origin_.push_back(std::move(components));
-  }
-  // Adds an object of the inner source unchanged.
-  void Keep(std::uint32_t object) {
-    const auto count = static_cast<std::uint32_t>(inner_->objects()[object].components.size());
-    std::vector<ComponentId> components;
-    components.reserve(count);
-    for (std::uint32_t c = 0; c < count; ++c) components.push_back({object, c});
-    Add(inner_->objects()[object], std::move(components));
-  }
-  Value::Map& root() { return attributes_; }
-
- private:
-  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
-    return {*inner_, origin_[id.object][id.component]};
-  }
-
-  std::unique_ptr<TensorSource> inner_;
-  std::vector<std::vector<ComponentId>> origin_;
-};
-
 Value SourceTensors(const Tensors& tensors, const Recipe& recipe) {
   Value::Map out;
   for (const auto& [role, index] : recipe.members) {
@@ -133,7 +103,7 @@ void AddGroup(const Tensors& tensors, const std::string& name, Recipe& recipe,
   object.shape = recipe.shape;
   object.attributes = std::move(recipe.attributes);
   object.attributes.emplace_back(kSourceTensorsAttribute, SourceTensors(tensors, recipe));
-  std::vector<ComponentId> components;
+  InlinedVector<ComponentId, 1> components;
   for (const auto& [role, index] : recipe.members) {
     const Component& data = tensors[index].components[0];
     object.components.push_back({role, data.element, data.bytes});

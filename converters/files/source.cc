@@ -72,26 +72,6 @@ class FilesSource final : public TensorSource {
   std::unordered_map<std::uint32_t, std::shared_ptr<ByteSource>> read_ ZT_GUARDED_BY(mutex_);
 };
 
-// Some objects of another source, which it owns, with new declarations.
-class SelectedSource final : public WrappedSource {
- public:
-  explicit SelectedSource(std::unique_ptr<TensorSource> inner)
-      : WrappedSource(*inner), inner_(std::move(inner)) {}
-  void Add(std::uint32_t index, Object object) {
-    objects_.push_back(std::move(object));
-    origin_.push_back(index);
-  }
-  TensorSource& inner() { return *inner_; }
-
- private:
-  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
-    return {*inner_, {origin_[id.object], id.component}};
-  }
-
-  const std::unique_ptr<TensorSource> inner_;
-  std::vector<std::uint32_t> origin_;  // index of each object in inner_
-};
-
 }  // namespace
 
 std::unique_ptr<TensorSource> OpenFiles(const std::string& folder,
@@ -111,27 +91,27 @@ StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
     changed = changed || !kept.back();
   }
   if (!changed) return source;
-  auto selected = std::make_unique<SelectedSource>(std::move(source));
+  auto selected = std::make_unique<RegroupedSource>(std::move(source));
   const std::vector<Object>& objects = selected->inner().objects();
   auto next = files.begin();
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
     if (next == files.end() || next->object != i) {
-      selected->Add(i, objects[i]);
+      selected->Keep(i);
       continue;
     }
-    if (kept[static_cast<std::size_t>(next++ - files.begin())]) selected->Add(i, objects[i]);
+    if (kept[static_cast<std::size_t>(next++ - files.begin())]) selected->Keep(i);
   }
   return selected;
 }
 
 std::unique_ptr<TensorSource> PrefixNames(std::unique_ptr<TensorSource> source,
                                           const std::string& prefix) {
-  auto prefixed = std::make_unique<SelectedSource>(std::move(source));
+  auto prefixed = std::make_unique<RegroupedSource>(std::move(source));
   const std::vector<Object>& objects = prefixed->inner().objects();
   for (std::uint32_t i = 0; i < objects.size(); ++i) {
     Object object = objects[i];
     object.name = prefix + object.name;
-    prefixed->Add(i, std::move(object));
+    prefixed->Keep(i, std::move(object));
   }
   return prefixed;
 }

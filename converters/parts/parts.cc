@@ -33,56 +33,9 @@ Value::Array ToArray(const Shape& shape) { return {shape.begin(), shape.end()}; 
 
 bool IsPart(const Object& object) { return FindMember(object.attributes, kPart) != nullptr; }
 
-// A source without some of its objects and attributes.
-class SomeOf final : public WrappedSource {
- public:
-  SomeOf(std::unique_ptr<TensorSource> inner, std::vector<std::uint32_t> kept,
-         Value::Map attributes)
-      : WrappedSource(*inner), inner_(std::move(inner)), kept_(std::move(kept)) {
-    attributes_ = std::move(attributes);
-    for (const std::uint32_t object : kept_) objects_.push_back(inner_->objects()[object]);
-  }
-
- private:
-  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
-    return {*inner_, {kept_[id.object], id.component}};
-  }
-
-  const std::unique_ptr<TensorSource> inner_;
-  const std::vector<std::uint32_t> kept_;
-};
-
 void Unmark(Object& object) {
   std::erase_if(object.attributes, [](const Value::Member& each) { return each.first == kPart; });
 }
-
-// A source of which some objects cannot be read; the others are no parts.
-class Refusing final : public WrappedSource {
- public:
-  Refusing(std::unique_ptr<TensorSource> inner, std::unordered_map<std::uint32_t, Status> problems)
-      : WrappedSource(*inner), inner_(std::move(inner)) {
-    objects_ = inner_->objects();
-    problems_ = std::move(problems);
-    for (std::uint32_t i = 0; i < objects_.size(); ++i) {
-      if (!problems_.contains(i)) Unmark(objects_[i]);
-    }
-  }
-  Status CheckReadable(std::uint32_t object) const override {
-    ZT_RETURN_IF_ERROR(TensorSource::CheckReadable(object));
-    return inner_->CheckReadable(object);
-  }
-  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    ZT_RETURN_IF_ERROR(TensorSource::CheckReadable(id.object));
-    return inner_->Read(id, offset, out);
-  }
-
- private:
-  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
-    return {*inner_, id};
-  }
-
-  const std::unique_ptr<TensorSource> inner_;
-};
 
 // Puts the files of one checkpoint together.
 class Assembly {
@@ -118,8 +71,10 @@ class Assembly {
     std::vector<std::unique_ptr<TensorSource>> all;
     for (std::size_t s = 0; s < sources_.size(); ++s) {
       std::ranges::sort(kept[s]);
-      all.push_back(std::make_unique<SomeOf>(std::move(sources_[s]), std::move(kept[s]),
-                                             std::move(attributes[s])));
+      auto some = std::make_unique<RegroupedSource>(std::move(sources_[s]));
+      for (const std::uint32_t index : kept[s]) some->Keep(index);
+      some->root() = std::move(attributes[s]);
+      all.push_back(std::move(some));
     }
     if (whole->objects().empty()) return MergeSources(std::move(all), std::move(names_));
     whole->SetFile(names_.front());
@@ -378,6 +333,26 @@ StatusOr<std::optional<Part>> FindPart(const Object& object) {
   return std::optional(std::move(part));
 }
 
+namespace {
+
+// An error if the object is a part of a tensor of which other files hold more.
+Status CheckWhole(const Object& object) {
+  ZT_ASSIGN_OR_RETURN(const std::optional<Part> part, FindPart(object));
+  if (!part || part->shape == object.shape) return OkStatus();
+  const std::string at = ToString(part->offsets);
+  if (part->shape) {
+    return InvalidData("it is one rank's part, at " + at + ", of a tensor of shape " +
+                       ToString(*part->shape) + "; " + kNameAll);
+  }
+  if (std::ranges::any_of(part->offsets, [](auto each) { return each != 0; }))
+    return InvalidData("it is one rank's part of a tensor, at " + at + "; " + kNameAll);
+  return InvalidData(
+      "it may be the first part of a tensor, of which other ranks' files hold more; " +
+      std::string(kNameAll));
+}
+
+}  // namespace
+
 bool HoldsParts(const TensorSource& source) {
   return std::ranges::any_of(source.objects(), IsPart);
 }
@@ -429,28 +404,16 @@ std::optional<RankName> ParseRankName(std::string_view name) {
 
 std::unique_ptr<TensorSource> RefuseParts(std::unique_ptr<TensorSource> source) {
   if (!HoldsParts(*source)) return source;
-  std::unordered_map<std::uint32_t, Status> problems;
-  for (std::uint32_t i = 0; i < source->objects().size(); ++i) {
-    const Object& object = source->objects()[i];
-    if (!IsPart(object)) continue;
-    const auto part = FindPart(object);
-    if (!part.ok()) {
-      problems.emplace(i, part.status());
-    } else if (!(*part)->shape) {
-      const bool first = std::ranges::all_of((*part)->offsets, [](auto each) { return each == 0; });
-      problems.emplace(
-          i, InvalidData(first ? std::string("it may be the first part of a tensor, of which "
-                                             "other ranks' files hold more; ") +
-                                     kNameAll
-                               : "it is one rank's part of a tensor, at " +
-                                     ToString((*part)->offsets) + "; " + kNameAll));
-    } else if (*(*part)->shape != object.shape) {
-      problems.emplace(
-          i, InvalidData("it is one rank's part, at " + ToString((*part)->offsets) +
-                         ", of a tensor of shape " + ToString(*(*part)->shape) + "; " + kNameAll));
-    }
+  auto refusing = std::make_unique<RegroupedSource>(std::move(source));
+  const std::vector<Object>& objects = refusing->inner().objects();
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    Object object = objects[i];
+    Status whole = CheckWhole(object);
+    if (whole.ok()) Unmark(object);
+    refusing->Keep(i, std::move(object));
+    if (!whole.ok()) refusing->Refuse(std::move(whole));
   }
-  return std::make_unique<Refusing>(std::move(source), std::move(problems));
+  return refusing;
 }
 
 }  // namespace zt

@@ -171,7 +171,7 @@ class TensorSource {
 
 // Serves the components of other sources as other objects. A derived class says by Origin which
 // component each of its own is. Every virtual function of TensorSource is forwarded here, so that no
-// wrapper hides one; a class that changes bytes overrides those that promise the source's own.
+// wrapper hides one. An object in problems_ is refused before its origin is asked.
 class WrappedSource : public TensorSource {
  public:
   // The other sources.
@@ -201,9 +201,37 @@ class WrappedSource : public TensorSource {
   explicit WrappedSource(std::vector<TensorSource*> inner) : wrapped_(std::move(inner)) {}
   // The source that serves a component, and the component's id there.
   virtual std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const = 0;
+  // False if the derived class makes the component's bytes. Then it overrides Read, and what a
+  // source says of its bytes (their order, place, form, size) is what TensorSource says.
+  virtual bool passes(ComponentId) const { return true; }
 
  private:
   const std::vector<TensorSource*> wrapped_;
+};
+
+// Serves the components of another source, which it owns, as the objects that are added.
+class RegroupedSource : public WrappedSource {
+ public:
+  explicit RegroupedSource(std::unique_ptr<TensorSource> inner)
+      : WrappedSource(*inner), inner_(std::move(inner)) {}
+  // Adds `object`. components[i] is its component i in the inner source.
+  void Add(Object object, InlinedVector<ComponentId, 1> components);
+  // Adds object `index` of the inner source, as it is or as `object`.
+  inline void Keep(std::uint32_t index) { Keep(index, inner_->objects()[index]); }
+  void Keep(std::uint32_t index, Object object);
+  // Makes the object that was added last unreadable.
+  void Refuse(Status reason);
+  // The source whose components they are.
+  inline TensorSource& inner() const { return *inner_; }
+  // The attributes, to be changed before the source is used.
+  inline Value::Map& root() { return attributes_; }
+
+ protected:
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override;
+
+ private:
+  const std::unique_ptr<TensorSource> inner_;
+  std::vector<InlinedVector<ComponentId, 1>> origin_;
 };
 
 // Tensors in memory. Does not copy: spans must outlive the source. Equal spans are tied weights.

@@ -228,6 +228,7 @@ const std::string& WrappedSource::file(ComponentId id) const {
 }
 
 Status WrappedSource::CheckReadable(std::uint32_t object) const {
+  ZT_RETURN_IF_ERROR(TensorSource::CheckReadable(object));
   for (std::uint32_t c = 0; c < objects_[object].components.size(); ++c) {
     const auto [source, inner] = Origin({object, c});
     ZT_RETURN_IF_ERROR(source.CheckReadable(inner.object));
@@ -236,58 +237,88 @@ Status WrappedSource::CheckReadable(std::uint32_t object) const {
 }
 
 Status WrappedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+  ZT_RETURN_IF_ERROR(TensorSource::CheckReadable(id.object));
   const auto [source, inner] = Origin(id);
   return source.Read(inner, offset, out);
 }
 
 bool WrappedSource::sequential(ComponentId id) const {
+  if (!passes(id)) return TensorSource::sequential(id);
   const auto [source, inner] = Origin(id);
   return source.sequential(inner);
 }
 
 std::shared_ptr<UnorderedReader> WrappedSource::unordered_reader(ComponentId id) {
+  if (!passes(id)) return TensorSource::unordered_reader(id);
   const auto [source, inner] = Origin(id);
   return source.unordered_reader(inner);
 }
 
 std::uint64_t WrappedSource::preferred_read(ComponentId id) const {
+  if (!passes(id)) return TensorSource::preferred_read(id);
   const auto [source, inner] = Origin(id);
   return source.preferred_read(inner);
 }
 
 std::optional<Extent> WrappedSource::extent(ComponentId id) const {
+  if (!passes(id)) return TensorSource::extent(id);
   const auto [source, inner] = Origin(id);
   return source.extent(inner);
 }
 
 std::optional<StoredForm> WrappedSource::stored(ComponentId id) const {
+  if (!passes(id)) return TensorSource::stored(id);
   const auto [source, inner] = Origin(id);
   return source.stored(inner);
 }
 
 StatusOr<std::uint64_t> WrappedSource::Size(ComponentId id) const {
+  if (!passes(id)) return TensorSource::Size(id);
   const auto [source, inner] = Origin(id);
   return source.Size(inner);
 }
 
 std::optional<Identity> WrappedSource::identity(ComponentId id) const {
+  if (!passes(id)) return TensorSource::identity(id);
   const auto [source, inner] = Origin(id);
   return source.identity(inner);
 }
 
 std::optional<std::span<const std::byte>> WrappedSource::View(ComponentId id) const {
+  if (!passes(id)) return TensorSource::View(id);
   const auto [source, inner] = Origin(id);
   return source.View(inner);
 }
 
 std::optional<EncodedStream> WrappedSource::encoded(ComponentId id) const {
+  if (!passes(id)) return TensorSource::encoded(id);
   const auto [source, inner] = Origin(id);
   return source.encoded(inner);
 }
 
 StatusOr<std::vector<Frame>> WrappedSource::Frames(ComponentId id) const {
+  if (!passes(id)) return TensorSource::Frames(id);
   const auto [source, inner] = Origin(id);
   return source.Frames(inner);
+}
+
+void RegroupedSource::Add(Object object, InlinedVector<ComponentId, 1> components) {
+  objects_.push_back(std::move(object));
+  origin_.push_back(std::move(components));
+}
+
+void RegroupedSource::Keep(std::uint32_t index, Object object) {
+  InlinedVector<ComponentId, 1> components;
+  for (std::uint32_t c = 0; c < object.components.size(); ++c) components.push_back({index, c});
+  Add(std::move(object), std::move(components));
+}
+
+void RegroupedSource::Refuse(Status reason) {
+  problems_.emplace(static_cast<std::uint32_t>(objects_.size() - 1), std::move(reason));
+}
+
+std::pair<TensorSource&, ComponentId> RegroupedSource::Origin(ComponentId id) const {
+  return {*inner_, origin_[id.object][id.component]};
 }
 
 Status MemorySource::Add(Object object, std::vector<std::span<const std::byte>> components) {
