@@ -3,12 +3,13 @@ import ctypes
 import os
 import struct
 from ctypes import byref, c_size_t, c_ubyte, c_uint64, c_void_p, sizeof
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _c, _json, _types
 from ._errors import ArgumentError, MisuseError, NotFoundError
 from ._part import SHAPES, Part, Report, Tensor
 from ._reader import is_url, open_buffer, open_object, open_paths, options_of, shown
+from ._slices import Numpy, Torch, sliced
 
 _OBJECT = struct.Struct("@PNPPPNNNP")
 _COMPONENT = struct.Struct("@N6P3QPi4x")
@@ -374,13 +375,15 @@ class File(Mapping[str, Tensor]):
         del held
         return out
 
-    def numpy(self, names: Optional[Iterable[str]] = None, *, copy: bool = False) -> Dict[str, Any]:
+    def numpy(self, names: Union[Iterable[str], Mapping[str, Any], None] = None, *, copy: bool = False) -> Dict[str, Any]:
         """Tensors as numpy arrays, decoded by all threads with one call.
 
-        names: which; all without it. copy=False: raw tensors lie in the file's pages and are read-only, see Part.numpy.
+        names: which; all without it. {name: index} gives parts: {"w": numpy.s_[:, 0:64]}, of which little more is read. copy=False: raw tensors lie in the file's pages and are read-only, see Part.numpy.
         A tensor that is not dense is a dict of its parts by their roles.
         """
         import numpy
+        if isinstance(names, Mapping):
+            return sliced(self, {name: (self[name], index) for name, index in names.items()}, Numpy(), copy)
 
         def types(dtype):
             kind = _types.numpy_dtype(dtype)
@@ -395,11 +398,11 @@ class File(Mapping[str, Tensor]):
 
         return self._many(names, copy, types, mapped, made, self._places)
 
-    def torch(self, names: Optional[Iterable[str]] = None, *, device="cpu", copy: bool = False,
+    def torch(self, names: Union[Iterable[str], Mapping[str, Any], None] = None, *, device="cpu", copy: bool = False,
               pin: bool = False) -> Dict[str, Any]:
         """Tensors as torch tensors on a device: the state_dict of a model. Decoded by all threads with one call.
 
-        names: which; all without it. copy=False: on the CPU raw tensors lie in the file's pages, see Part.torch.
+        names: which; all without it. {name: index} gives parts, see numpy(). copy=False: on the CPU raw tensors lie in the file's pages, see Part.torch.
         pin=True: through pinned memory, from which devices copy faster.
         A tensor that is not dense is a dict of its parts by their roles.
         """
@@ -414,10 +417,13 @@ class File(Mapping[str, Tensor]):
             return out if len(shape) == 1 else out.reshape(shape)
 
         def made(shape, kind):
-            out = torch.empty(shape, dtype=kind, pin_memory=pin)
+            out = torch.empty(shape, dtype=kind, device="cpu", pin_memory=pin)
             return out, out.data_ptr()
 
-        state = self._many(names, copy or pin, types, mapped, made, {})
+        if isinstance(names, Mapping):
+            state = sliced(self, {name: (self[name], index) for name, index in names.items()}, Torch(), copy)
+        else:
+            state = self._many(names, copy or pin, types, mapped, made, {})
         if str(device) == "cpu":
             return state
         return {name: ({role: part.to(device) for role, part in value.items()} if isinstance(value, dict)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _c, _types
 from ._errors import ArgumentError, InputOutputError, MisuseError, UnsupportedError
+from ._slices import Numpy, Torch, sliced
 
 if TYPE_CHECKING:
     from ._file import File
@@ -204,70 +205,43 @@ class Part:
             self._file._read([(self._object, self._number, 0, self._bytes, out.ctypes.data, out)], None)
         return out
 
-    def torch(self, device="cpu", copy: bool = False):
-        """All of it as a torch tensor on a device.
+    def torch(self, device="cpu", copy: bool = False, *, index=...):
+        """All of it as a torch tensor on a device, or the part that an index asks for: index=numpy.s_[:, 0:64].
 
         On the CPU a large raw tensor is not read but lies in pages of the file, which are copied when they are written to: neither
         the file changes nor what another call has given. copy=True: memory of one's own.
         """
-        import torch
         self._check()
+        if index is not Ellipsis:
+            return sliced(self._file, {None: (self, index)}, Torch(), copy)[None].to(device)
+        return self._torch({}, copy).to(device)
+
+    def _torch(self, places, copy):
+        import torch
         shape, dtype = self.shape, self._named(_types.torch_dtype)
         pages = None
         if not copy and self._bytes >= _WORTH_PAGES:
             try:
-                pages = self._pages({})
+                pages = self._pages(places)
             except InputOutputError:  # there are no more mappings to be had
                 pass
         if pages is not None and (pages[1] + ctypes.addressof(pages[0])) % dtype.itemsize == 0:
-            out = torch.frombuffer(pages[0], dtype=dtype, count=self._bytes // dtype.itemsize, offset=pages[1])
-            return out.reshape(shape).to(device)
-        out = torch.empty(shape, dtype=dtype)
+            return torch.frombuffer(pages[0], dtype=dtype, count=self._bytes // dtype.itemsize, offset=pages[1]).reshape(shape)
+        out = torch.empty(shape, dtype=dtype, device="cpu")
         if self._bytes:
             self._file._read([(self._object, self._number, 0, self._bytes, out.data_ptr(), out)], None)
-        return out.to(device)
+        return out
 
     def advise(self, needed: bool = True) -> None:
         """Tells the kernel that the bytes will be read soon, or not again."""
         self._check()
         _c.check(_c.c.reader_advise(self._file._pointer(), self._object, self._number, bool(needed)))
 
-    def _rows(self, first, last):
-        """Rows [first, last) of the first dimension as a numpy array."""
-        import numpy
-        pages = self._pages()
-        if pages is not None:
-            return self.numpy()[first:last]
-        shape = (last - first, *self.shape[1:])
-        out = numpy.empty(shape, self.numpy_dtype)
-        row = self._bytes // self.shape[0] if self.shape[0] else 0
-        if out.nbytes:
-            self._file._read([(self._object, self._number, first * row, out.nbytes, out.ctypes.data, out)], None)
-        return out
-
     def __getitem__(self, index):
-        """A part of it as a numpy array, by numpy's rules. Of the first dimension only those rows are read that are asked
-        for; a raw tensor is not read at all but lies in the file's pages."""
-        first = index[0] if isinstance(index, tuple) and index else index
-        rest = index[1:] if isinstance(index, tuple) else ()
-        shape = self.shape
-        if not shape or isinstance(first, (tuple, list, bool)) or first is None or first is Ellipsis:
-            return self.numpy()[index]
-        if isinstance(first, slice):
-            begin, end, step = first.indices(shape[0])
-            count = len(range(begin, end, step))
-            if count == 0:
-                return self._rows(0, 0)[(slice(None), *rest)]
-            low, high = min(begin, begin + (count - 1) * step), max(begin, begin + (count - 1) * step)
-            return self._rows(low, high + 1)[(slice(None, None, step), *rest)]
-        try:
-            row = operator.index(first)
-        except TypeError:  # an array of indices, a mask
-            return self.numpy()[index]
-        if not -shape[0] <= row < shape[0]:
-            raise IndexError(f"index {row} is out of range of a first dimension of {shape[0]}")
-        row %= shape[0]
-        return self._rows(row, row + 1)[(0, *rest)]
+        """A part of it as a numpy array, by numpy's rules. Of what is compressed only those rows are decoded that are asked for; a
+        raw tensor is not read at all but lies in the file's pages."""
+        self._check()
+        return sliced(self._file, {None: (self, index)}, Numpy())[None]
 
     def __iter__(self):
         if not self.shape:
