@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import random as random_module
 import subprocess
 import sys
 import threading
@@ -19,8 +20,6 @@ import numpy
 from package_support import DATA, SLOW, Case, npy, of_zt, resident, run, ztstream
 import onnx_assembler as onnx
 import pickle_assembler as pickles
-from ztstream import safetensors_compat
-from ztstream.safetensors_compat import numpy as compat_numpy
 
 
 def sums(path, names, results):
@@ -181,6 +180,61 @@ class Reading(Case):
             with self.assertRaises(ztstream.FormatError) as raised:
                 file["w"].numpy()
             self.assertEqual((raised.exception.file, raised.exception.tensor), (path, "w"))
+
+    def indices(self, random, shape):
+        """A random index of numpy."""
+        out = []
+        for size in shape[:random.randrange(len(shape) + 1)]:
+            ends = [random.choice([None, random.randrange(-size - 2, size + 3)]) for _ in range(2)]
+            out.append(random.choice([slice(*ends), slice(*ends, random.choice([1, 2, 5, -1, -3])),
+                                      random.randrange(-size, size) if size else slice(None)]))
+        if random.random() < 0.2:
+            out.append(...)
+        if random.random() < 0.2:
+            out.insert(random.randrange(len(out) + 1), None)
+        return tuple(out) if len(out) != 1 or random.random() < 0.5 else out[0]
+
+    def test_slices(self):
+        """numpy's own, whatever is asked for; with few calls for those of many tensors."""
+        random = random_module.Random(1)
+        tensors = {f"t{i}": numpy.arange(numpy.prod(shape), dtype=("f4", "u1", "c16")[i % 3]).reshape(shape)
+                   for i, shape in enumerate([(), (7,), (0, 3), (5, 6), (4, 5, 6), (3, 4, 5, 2), (1, 9, 1), (2, 3, 1 << 19)])}
+        out = io.BytesIO()
+        for target in (self.path("raw.zt"), self.path("planes.zt"), out):
+            ztstream.save_file(tensors, target, compress="planes" if "planes" in str(target) else None, min_gain=-1, overwrite=True)
+        for source in (self.path("raw.zt"), self.path("planes.zt"), out):
+            with ztstream.open(source) as file:
+                for _ in range(60):
+                    wanted = {name: self.indices(random, array.shape) for name, array in tensors.items() if random.random() < 0.7}
+                    for copy in (False, True):
+                        for name, part in file.numpy(wanted, copy=copy).items():
+                            self.assertTrue(numpy.array_equal(part, tensors[name][wanted[name]]), (name, wanted[name]))
+                            self.assertEqual(part.shape, tensors[name][wanted[name]].shape)
+                for name, array in tensors.items():
+                    index = self.indices(random, array.shape)
+                    self.assertTrue(numpy.array_equal(file[name][index], array[index]), (name, index))
+                odd = tensors["t4"] % 2 == 0
+                for index in (([0, 2],), (slice(1, 3), [1, 2]), (odd,), (1, odd[1]), (..., numpy.array(2)), (2, [0, 1], 3), True):
+                    self.assertTrue(numpy.array_equal(file["t4"][index], tensors["t4"][index]), index)
+                for name, index in (("t3", 5), ("t3", (0, -7)), ("t3", (0, 0, 0)), ("t0", 0)):
+                    with self.assertRaises(IndexError):
+                        file[name][index]
+
+    def test_slices_are_read_once(self):
+        """Columns of many tensors by one call, which decodes each byte once; of long rows no more than is asked for."""
+        path = self.path("m.zt")
+        values = numpy.random.default_rng(1).standard_normal((4, 1 << 20)).astype("f4")
+        tensors = {f"w{i}": numpy.full((256, 512), i, "f4") for i in range(6)}
+        ztstream.save_file({**tensors, "long": values}, path, compress="zstd", min_gain=-1)
+        with ztstream.open(path) as file:
+            calls, read = [], file._read
+            file._read = lambda wanted, threads: (calls.append(sum(each[3] for each in wanted)), read(wanted, threads))
+            parts = file.numpy({name: numpy.s_[:, 128:256] for name in tensors})
+            self.assertEqual([part[0, 0] for part in parts.values()], list(range(6)))
+            self.assertEqual(len(calls), 1)
+            self.assertLess(calls[0], sum(array.nbytes for array in tensors.values()))
+            self.assertTrue((file["long"][1:3, 1000:2000] == values[1:3, 1000:2000]).all())
+            self.assertEqual(calls[1:], [8000])
 
     def test_memory_and_file_objects(self):
         data = pathlib.Path(self.packed).read_bytes()
@@ -672,25 +726,6 @@ class Program(Case):
         ztstream.extract(out, self.path("dash.safetensors"), ["-w"])
         self.assertEqual(list(ztstream.load_file(self.path("dash.safetensors"))), ["-w"])
 
-    def test_safetensors_names(self):
-        path, tensors = self.path("model.safetensors"), {"a": numpy.arange(6.0).reshape(2, 3), "b": numpy.arange(3)}
-        compat_numpy.save_file(tensors, path, metadata={"format": "np"})
-        compat_numpy.save_file(tensors, path, metadata={"format": "np"})
-        self.assertEqual(compat_numpy.load_file(path)["a"].tolist(), tensors["a"].tolist())
-        self.assertEqual(compat_numpy.load(compat_numpy.save(tensors))["b"].tolist(), [0, 1, 2])
-        for source in (path, DATA / "real/ppocr-cls.safetensors"):
-            with safetensors_compat.safe_open(source, framework="np") as file:
-                name = file.keys()[0]
-                self.assertEqual(sorted(file.offset_keys()), file.keys())
-                part = file.get_slice(name)
-                self.assertEqual(tuple(part.get_shape()), file.get_tensor(name).shape)
-                self.assertEqual(part[:1].tolist(), file.get_tensor(name)[:1].tolist())
-        with safetensors_compat.safe_open(path, framework="np") as file:
-            self.assertEqual((file.metadata(), file.get_slice("a").get_dtype()), ({"format": "np"}, "F64"))
-            file.get_tensor("a")[0] = 1
-        with self.assertRaises(safetensors_compat.SafetensorError):
-            safetensors_compat.safe_open(path, framework="jax")
-
 
 class Torch(Case):
     """Where torch is installed."""
@@ -767,6 +802,20 @@ class Torch(Case):
         with safe_open(path, framework="pt") as file:
             for index in (True, False, None, ..., (True, 0), (slice(1), True)):
                 self.assertTrue(torch.equal(file.get_slice("w")[index], model.weight[index]), index)
+
+    def test_slices(self):
+        torch, path = self.torch, self.path("m.zt")
+        tensors = {"bf": torch.randn(300, 70).bfloat16(), "b": torch.rand(5, 8) > 0.5, "s": torch.tensor(2), "f": torch.randn(600, 700)}
+        wanted = {"bf": numpy.s_[:, 10:20], "b": (slice(1, 4), 3), "s": ..., "f": numpy.s_[100:, ::7]}
+        for compress in (None, "planes"):
+            ztstream.save_file(tensors, path, compress=compress, min_gain=-1, overwrite=True)
+            with ztstream.open(path) as file:
+                for copy in (False, True):
+                    for name, part in file.torch(wanted, copy=copy).items():
+                        self.assertTrue(torch.equal(part, tensors[name][wanted[name]]), name)
+                        part.fill_(1)
+                for index in (3, None, True, (..., 2), numpy.s_[2:4, 1]):
+                    self.assertTrue(torch.equal(file["b"].torch(index=index), tensors["b"][index]), index)
 
     def without_values(self):
         """{what it is: a tensor of torch of which this process has no values}, and what is said of each."""

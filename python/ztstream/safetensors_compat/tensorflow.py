@@ -1,0 +1,6 @@
+"""safetensors.tensorflow's names: save, save_file, load, load_file."""
+from ._over_numpy import functions
+
+__all__ = ["load", "load_file", "save", "save_file"]
+
+save, save_file, load, load_file = functions("tensorflow", lambda tensor: tensor.numpy())
