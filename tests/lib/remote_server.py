@@ -406,6 +406,7 @@ class Server:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else each body waits 40 ms, until its head is acknowledged
 
             def setup(self):
                 super().setup()
