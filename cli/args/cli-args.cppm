@@ -52,7 +52,8 @@ struct Args : Common {
   std::uint64_t shard_size = 0;  // convert, extract; 0: not given
   std::string shard;             // "3/8", or empty
 
-  std::string from;  // name of a format; empty: detected
+  std::string from;               // name of a format; empty: detected
+  std::vector<std::string> base;  // of deltas; convert: what one is made from
   bool follow_links = false;
   std::vector<std::string> files;  // the words of --files
   std::optional<ElementType> void_type;
@@ -75,6 +76,9 @@ struct Args : Common {
 
   // The files that opening the inputs leaves out.
   std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;
+
+  // The bases that opening the inputs used.
+  std::shared_ptr<std::vector<std::string>> used_bases = nullptr;
 
   // How the inputs are opened.
   SourceOptions source_options() const;

@@ -495,6 +495,7 @@ Status Parse(std::vector<std::string> words, Args& args) {
   if (args.spec.empty()) args.spec = args.canonical ? "2.0" : "1.2";
   if (args.digest.empty() && command->bit == kId) args.digest = "sha256";
   args.left_out = std::make_shared<std::vector<LeftOut>>();
+  args.used_bases = std::make_shared<std::vector<std::string>>();
   args.product_on_output = IsStandardOutput(args.output);
   if (args.product_on_output) args.output = "-";
   return OkStatus();
@@ -508,6 +509,8 @@ SourceOptions Args::source_options() const {
   options.void_type = void_type;
   options.format = from;
   options.files = files;
+  options.base = base;
+  options.used_bases = used_bases;
   options.left_out = left_out;
   return options;
 }

@@ -138,6 +138,8 @@ constexpr Option kOptions[] = {
      "pt=torch pth=torch ckpt=torch bin=torch pytorch=torch pickle=torch st=safetensors h5=hdf5 "
      "keras=hdf5 "
      "ztensor=zt"},
+    {kReads, 0, "base", "PATH", kInput, &Args::base,
+     "The base of a delta; convert: store what differs from it", "", kFiles},
     {kReads, 0, "follow-links", "", kInput, &Args::follow_links,
      "Allow shards and data that are links out of the folder"},
     {kReads, 0, "no-sign-request", "", kInput, &Args::no_sign_request,

@@ -4,6 +4,7 @@ module zt.cli:conversion;
 
 import zt.std;
 import :output;
+import zt.convert.delta;
 
 namespace zt::cli::internal {
 
@@ -11,9 +12,11 @@ namespace zt::cli::internal {
 std::uint64_t Bytes(const Object& object);
 
 // Streams the planned objects of `source` into `sink` and finishes both. A signal cancels it. The
-// returned writer has the results.
+// returned writer has the results. With `delta`, which is for the source, differences are written;
+// `whole` says that the plan is no shard of another.
 StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
-                                            const Plan& plan, WriterOptions options);
+                                            const Plan& plan, WriterOptions options,
+                                            DeltaMaker* delta = nullptr, bool whole = true);
 // Warns of values that were changed by the conversion, and appends the warnings to `warnings`, an
 // array.
 void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,

@@ -17,6 +17,7 @@ import :inputs;
 import :outputs;
 import :signals;
 import zt.convert.composite;
+import zt.convert.delta;
 
 namespace zt::cli::internal {
 namespace {
@@ -96,12 +97,19 @@ void Report(const Common& common, const std::vector<NumericFinding>& findings, c
 }
 
 StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
-                                            const Plan& plan, WriterOptions options) {
+                                            const Plan& plan, WriterOptions options,
+                                            DeltaMaker* delta, bool whole) {
+  Plan changed;
+  if (delta != nullptr) {
+    ZT_ASSIGN_OR_RETURN(changed, delta->Change(plan, options));
+  }
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<Writer> writer,
                       Writer::Create(std::move(sink), std::move(options)));
   const CancelsWriter by_signal(*writer);
-  ZT_RETURN_IF_ERROR(writer->AddSource(source, plan));
+  ZT_RETURN_IF_ERROR(delta == nullptr ? writer->AddSource(source, plan)
+                                      : writer->AddSource(delta->source(), changed));
   ZT_RETURN_IF_ERROR(writer->Flush());
+  if (delta != nullptr) ZT_RETURN_IF_ERROR(delta->Finish(*writer, whole));
   ZT_RETURN_IF_ERROR(writer->Finish());
   return writer;
 }
@@ -340,7 +348,7 @@ std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& sourc
 
 // Writes the output file and reports the result.
 Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOptions options,
-             const std::vector<std::string>& warnings) {
+             DeltaMaker* delta, const std::vector<std::string>& warnings) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,
                       OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
   ProgressBar bar(args, "convert");
@@ -348,7 +356,7 @@ Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOpt
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      WriteFile(std::move(sink), source, plan, std::move(options)));
+                      WriteFile(std::move(sink), source, plan, std::move(options), delta));
   Completed();
   bar.End();
   Json json = args.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
@@ -367,19 +375,71 @@ Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOpt
   return OkStatus();
 }
 
+// How much of a plan is stored as differences.
+std::string DeltaText(const Args& args, const DeltaCounts& counts) {
+  std::string out = "base " + Printable(args.base.front()) + ": " +
+                    Counted(counts.differing, "object") + " as differences, " +
+                    std::to_string(counts.full) + " in full";
+  if (counts.removed.empty()) return out + "\n";
+  NameList names;
+  for (const std::string& name : counts.removed) names.Add(Quote(name));
+  return out + ", " + std::to_string(counts.removed.size()) +
+         " of the base left out: " + Printable(names.ToString()) + "\n";
+}
+
+Json DeltaJson(const Args& args, const DeltaCounts& counts) {
+  return {{"path", args.base.front()},
+          {"differing", counts.differing},
+          {"full", counts.full},
+          {"removed", counts.removed}};
+}
+
 // Prints what would be done.
 Status DryRun(const Args& args, TensorSource& source, const Plan& plan,
-              const WriterOptions& options, const std::vector<std::string>& warnings) {
+              const WriterOptions& options, const DeltaMaker* delta,
+              const std::vector<std::string>& warnings) {
   std::optional<std::uint64_t> estimated;
-  if (Compresses(plan)) {
+  if (delta == nullptr && Compresses(plan)) {
     ZT_ASSIGN_OR_RETURN(estimated, EstimateBytes(source, plan, options));
   }
   Completed();
-  if (!args.json) return Print(PlanText(source, plan, args, estimated));
+  if (!args.json) {
+    std::string text = PlanText(source, plan, args, estimated);
+    if (delta != nullptr) text += DeltaText(args, delta->Count(plan));
+    return Print(text);
+  }
   Json json = SummaryJson(args, source, plan, warnings);
   if (estimated) json["output"]["bytes_estimated"] = *estimated;
   json["plan"] = PlanJson(source, plan);
+  if (delta != nullptr) json["base"] = DeltaJson(args, delta->Count(plan));
   return PrintJson(args, json);
+}
+
+// The maker of a delta from --base; null if the bases are those of deltas among the inputs.
+StatusOr<std::unique_ptr<DeltaMaker>> MakeDelta(const Args& args, TensorSource& source, Plan& plan,
+                                                WriterOptions& options) {
+  if (args.base.empty()) return nullptr;
+  for (const std::string& base : args.base) {
+    if (args.used_bases->empty()) break;
+    if (std::ranges::find(*args.used_bases, base) == args.used_bases->end())
+      return WithFile(InvalidArgument("it is not the base of any delta here: the base is " +
+                                      Joined(*args.used_bases, "and")),
+                      base);
+  }
+  if (!args.used_bases->empty()) return nullptr;
+  if (args.base.size() > 1)
+    return InvalidArgument("--base: a delta is made from one base, not of several");
+  if (args.canonical)
+    return InvalidArgument("--canonical is of whole models; leave out it or --base");
+  if (!Traits(plan.spec).files)
+    return InvalidArgument("--spec " + args.spec + " has no deltas; 1.2 and 2.0 have");
+  ZT_ASSIGN_OR_RETURN(auto base, OpenBase(args.base.front(), args.source_options()));
+  const DigestKind kind = args.digest == "sha256" ? DigestKind::kSha256 : DigestKind::kXxh3;
+  ZT_ASSIGN_OR_RETURN(auto maker,
+                      DeltaMaker::Make(source, std::move(base), args.base.front(), kind));
+  SetMember(plan.attributes, kDeltaAttribute, maker->attribute());
+  if (options.alignment == 0) options.alignment = Traits(plan.spec).alignment;
+  return maker;
 }
 
 Status Convert(const Args& args) {
@@ -398,6 +458,7 @@ Status Convert(const Args& args) {
         *source, plan,
         {.threads = args.threads, .memory_bytes = args.memory, .cancelled = &Interrupted()}));
   }
+  ZT_ASSIGN_OR_RETURN(const auto delta, MakeDelta(args, *source, plan, options));
   std::vector<std::string> warnings = WordedWarnings(args, *source);
   for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
   for (std::string& warning : UnusedQuant(args, *source)) warnings.push_back(std::move(warning));
@@ -421,10 +482,10 @@ Status Convert(const Args& args) {
   if (args.verbose) {
     for (const std::string& line : rules.Uses()) Note(line);
   }
-  if (shards) return ConvertShards(args, *shards, *source, plan, options, warnings);
-  if (args.dry_run) return DryRun(args, *source, plan, options, warnings);
+  if (shards) return ConvertShards(args, *shards, *source, plan, options, delta.get(), warnings);
+  if (args.dry_run) return DryRun(args, *source, plan, options, delta.get(), warnings);
   ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true));
-  return Write(args, *source, plan, std::move(options), warnings);
+  return Write(args, *source, plan, std::move(options), delta.get(), warnings);
 }
 
 // What cannot be said of a folder of safetensors.

@@ -191,6 +191,7 @@ Listing List(const Common& common, const TensorSource& source, bool indexed) {
 StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) {
   SourceOptions options = args.source_options();
   options.as_stored = true;
+  options.deltas_as_stored = args.base.empty() && !args.stats;
   ZT_ASSIGN_OR_RETURN(opened, OpenInputs({args.file()}, options));
   const Reader* const root = ReaderOf(*opened);
   const bool is_root = root != nullptr && !root->manifest().shards.empty();

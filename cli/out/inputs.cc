@@ -65,6 +65,10 @@ FilesRead::FilesRead(const Args& args, const TensorSource* source,
     }
   };
   for (const std::string& input : args.inputs) add(input);
+  for (const std::string& base : args.base) add(base);
+  if (args.used_bases != nullptr) {
+    for (const std::string& base : *args.used_bases) add(base);
+  }
   for (const std::string& shard : shards) add(shard);
   if (args.inputs.size() == 1) {
     const auto file = FileOfInput(args.inputs[0], args.source_options());

@@ -6,6 +6,7 @@ import zt.std;
 import :args;
 import :inputs;
 import zt;
+import zt.convert.delta;
 
 namespace zt::cli::internal {
 
@@ -92,7 +93,7 @@ StatusOr<ShardState> FindShard(const std::string& path, const ShardStamp& stamp,
 
 // Runs convert for a ShardRequest: writes the missing shards and, if all were requested, the index.
 Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,
-                     const Plan& plan, const WriterOptions& options,
+                     const Plan& plan, const WriterOptions& options, DeltaMaker* delta,
                      const std::vector<std::string>& warnings);
 
 // The result of join.

@@ -64,6 +64,7 @@ struct ShardRun {
   const Plan& plan;
   const ShardPlan& cut;
   const WriterOptions& options;
+  DeltaMaker* const delta;
   const std::optional<std::filesystem::file_time_type> inputs;
 
   // Progress. `bytes_in` counts the inputs of written shards, not of kept ones.
@@ -156,7 +157,7 @@ struct ShardRun {
     auto sink = std::make_unique<ShardSink>(std::move(file), path, publishing);
     ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                         WriteFile(HashingSink(std::move(sink), FileDigestOf(options), digest),
-                                  source, shard, std::move(own)));
+                                  source, shard, std::move(own), delta, false));
     ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args.no_sync));
     publishing.reset();  // before warnings, which may wait for their reader
     Report(args, writer->numeric_findings(), shard, warnings);
@@ -180,10 +181,13 @@ Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
 }  // namespace
 
 Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,
-                     const Plan& plan, const WriterOptions& options,
+                     const Plan& plan, const WriterOptions& options, DeltaMaker* delta,
                      const std::vector<std::string>& warnings) {
   const std::vector<std::string> shards = ShardsOfRoots(args);
-  const std::vector<InputFile> inputs = FindInputFiles(source, plan, shards);
+  std::vector<InputFile> inputs = FindInputFiles(source, plan, shards);
+  if (delta != nullptr) {
+    for (std::string& file : delta->base_files()) inputs.push_back({std::move(file), {}});
+  }
   ZT_ASSIGN_OR_RETURN(const ShardPlan cut, CutPlan(source, plan, inputs, options, request));
   const std::uint64_t count = cut.shards.size();
   const std::uint64_t first = request.only == 0 ? 1 : request.only;
@@ -194,7 +198,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
                            " cannot hold the stamp of a shard; leave out --spec");
   }
   ZT_RETURN_IF_ERROR(expressible);
-  ShardRun run{args, source, plan, cut, options, LastChange(inputs)};
+  ShardRun run{args, source, plan, cut, options, delta, LastChange(inputs)};
   // For a single shard, its own contents.
   Json json = SummaryJson(
       args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);

@@ -10,6 +10,7 @@ import :output;
 import :options;
 import :rules;
 import :conversion;
+import zt.convert.delta;
 
 namespace zt::cli::internal {
 namespace {
@@ -29,6 +30,8 @@ StatusOr<std::optional<Stored>> ReadManifest(const std::string& path) {
   const auto reader = Reader::Open(*file);
   if (!reader.ok() || !Traits((*reader)->manifest().version).digests_decoded) return std::nullopt;
   const Manifest& manifest = (*reader)->manifest();
+  // The id of a delta is that of the model it makes.
+  if (FindMember(manifest.attributes, kDeltaAttribute) != nullptr) return std::nullopt;
   Stored stored;
   stored.bytes.resize(manifest.bytes);
   ZT_RETURN_IF_ERROR((*reader)->bytes().ReadAt(manifest.offset, stored.bytes));

@@ -8,6 +8,7 @@ module;
 module zt.open;
 
 import zt.std;
+import :deltas;
 import :files;
 import :formats;
 import :options;
@@ -390,6 +391,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
   return OpenFrom(std::move(bytes), path, fs::path(path).stem().string(), options);
 }
 
+// A base, with its files.
+StatusOr<std::unique_ptr<TensorSource>> OpenAsBase(const std::string& path,
+                                                   const SourceOptions& options) {
+  ZT_ASSIGN_OR_RETURN(auto source, OpenOne(path, options));
+  if (source->file({}).empty()) source->SetFile(path);
+  return AddModelFiles(std::move(source), path, true, options);
+}
+
 }  // namespace
 
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path, Store& store) {
@@ -427,6 +436,7 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
     if (!set.empty() && !sets.insert(fs::path(set).lexically_normal()).second) continue;
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
     if (source->file({}).empty()) source->SetFile(name);
+    ZT_ASSIGN_OR_RETURN(source, ResolveDelta(std::move(source), path, options, OpenAsBase));
     if (paths.size() == 1) WarnOfRank(path, *source);
     ZT_ASSIGN_OR_RETURN(
         source, WithFile(AddModelFiles(std::move(source), path, paths.size() == 1, options), name));
@@ -511,11 +521,23 @@ StatusOr<std::unique_ptr<TensorSource>> Open(const std::string& path,
   return OpenInputs({path}, options);
 }
 
+StatusOr<std::unique_ptr<TensorSource>> OpenBase(const std::string& path,
+                                                 const SourceOptions& options) {
+  SourceOptions own = options;
+  own.as_stored = true;
+  own.format.clear();
+  own.left_out = nullptr;
+  own.base.clear();
+  ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenAsBase(path, own), path));
+  return ResolveDelta(std::move(source), path, own, OpenAsBase);
+}
+
 StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> bytes,
                                                   const SourceOptions& options) {
   const std::string name = bytes->name();
   ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenFrom(std::move(bytes), "", "data", options), name));
   if (source->file({}).empty()) source->SetFile(name);
+  ZT_ASSIGN_OR_RETURN(source, ResolveDelta(std::move(source), "", options, OpenAsBase));
   return RefuseParts(std::move(source));
 }
 

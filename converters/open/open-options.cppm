@@ -23,6 +23,12 @@ struct SourceOptions : InputOptions {
   bool any_size = false;
   // If not empty, all files are left out, for this reason: the output cannot hold them.
   std::string no_files = {};
+  // The bases of deltas; others are looked for beside the delta, by the name it says.
+  std::vector<std::string> base = {};
+  // Deltas are listed as they are stored, without their bases.
+  bool deltas_as_stored = false;
+  // If set, opening a delta appends the paths of the bases on which it stands.
+  std::shared_ptr<std::vector<std::string>> used_bases = nullptr;
   // If set, opening an input appends the files that it leaves out.
   std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;
 };

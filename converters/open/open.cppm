@@ -18,6 +18,9 @@ StatusOr<std::unique_ptr<TensorSource>> Open(const std::string& path,
 // Opens several inputs as one source.
 StatusOr<std::unique_ptr<TensorSource>> OpenInputs(const std::vector<std::string>& paths,
                                                    const SourceOptions& options = {});
+// Opens the model from which a delta is to be made (DeltaMaker).
+StatusOr<std::unique_ptr<TensorSource>> OpenBase(const std::string& path,
+                                                 const SourceOptions& options = {});
 // Opens the bytes of a file. Errors name them.
 StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> bytes,
                                                   const SourceOptions& options = {});

@@ -42,6 +42,13 @@ std::size_t PlanesFrameBound(std::size_t content, const CodecParameters& layout)
 
 namespace zt::compress::internal {
 
+// Encodes content as one frame whose blocks do not cross the ends of `pieces`, their sizes in
+// order, and are coded as those of planes. `out` has PiecesFrameBound bytes. Returns the frame's
+// size.
+StatusOr<std::size_t> EncodePieces(std::span<const std::byte> content,
+                                   std::span<const std::size_t> pieces, std::span<std::byte> out);
+std::size_t PiecesFrameBound(std::size_t content, std::size_t pieces);
+
 // Codec::DecodeFrame for frames of any zstd encoder. After an error the contents of
 // `out` are undefined.
 Status DecodePlanesFrame(const CodecParameters& layout, std::span<const std::byte> in,

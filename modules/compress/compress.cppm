@@ -1,8 +1,9 @@
-// zt.compress — codecs: zstd with a seek table, and floats as byte planes.
+// zt.compress — codecs: zstd with a seek table, and floats as byte planes; what differs from a base.
 export module zt.compress;
 
 import zt.std;
 export import :codec;
+export import :delta;
 export import :planes;
 import zt.core;
 

@@ -228,8 +228,52 @@ std::size_t PlanesFrameBound(std::size_t content, const CodecParameters& layout)
 
 namespace {
 
-// Encodes each frame from one chunk, split into planes. Each plane is encoded by its own content: a
-// single value is stored once, noise is stored raw, all else is Huffman-coded. Contexts are pooled.
+zt::internal::ObjectPool<std::unique_ptr<Worker>>& Workers() {
+  static auto* const workers = new zt::internal::ObjectPool<std::unique_ptr<Worker>>;
+  return *workers;
+}
+
+StatusOr<std::unique_ptr<Worker>> TakeWorker() {
+  auto worker = Workers().Take().value_or(nullptr);
+  if (worker == nullptr) worker = std::make_unique<Worker>();
+  if (worker->context == nullptr) return IoError("cannot make a zstd context: out of memory");
+  return worker;
+}
+
+// Encodes pieces of content as the blocks of one frame, each by its own bytes: a single value is
+// stored once, noise is stored raw, all else is Huffman-coded.
+class FrameMaker {
+ public:
+  FrameMaker(Worker& worker, std::size_t content, std::byte* out)
+      : worker_(worker), left_(content), begin_(out), out_{out} {
+    FrameHeader(content, out_);
+    XXH64_reset(&sum_, 0);
+    if (content == 0) out_.BlockHeader(kRawBlock, 0, true);
+  }
+  // Blocks do not cross the end of a piece.
+  void Add(std::span<const std::byte> piece) {
+    XXH64_update(&sum_, piece.data(), piece.size());
+    for (std::size_t i = 0; i < piece.size(); i += kBlock) {
+      const auto block = piece.subspan(i, std::min(kBlock, piece.size() - i));
+      left_ -= block.size();
+      PutBlock(worker_, block, left_ == 0, out_);
+    }
+  }
+  // The size of the frame.
+  std::size_t Finish() {
+    out_.Little(XXH64_digest(&sum_) & 0xffffffff, 4);
+    return static_cast<std::size_t>(out_.at - begin_);
+  }
+
+ private:
+  Worker& worker_;
+  std::size_t left_;
+  std::byte* const begin_;
+  Out out_;
+  XXH64_state_t sum_;
+};
+
+// Encodes each frame from one chunk, split into planes.
 class PlanesEncoder final : public FrameEncoder {
  public:
   StatusOr<std::size_t> Encode(const CodecParameters& layout, std::span<const std::byte> in,
@@ -238,37 +282,21 @@ class PlanesEncoder final : public FrameEncoder {
     if (in.size() % layout.width != 0 || out.size() < PlanesFrameBound(in.size(), layout)) {
       return InvalidArgument("byte planes are made of whole elements, with room for the frame");
     }
-    auto worker = workers_.Take().value_or(nullptr);
-    if (worker == nullptr) worker = std::make_unique<Worker>();
-    if (worker->context == nullptr) return IoError("cannot make a zstd context: out of memory");
+    ZT_ASSIGN_OR_RETURN(auto worker, TakeWorker());
     worker->planes.resize(std::max<std::size_t>(worker->planes.size(),
                                                 std::min<std::size_t>(layout.group, in.size())));
-    Out to{out.data()};
-    FrameHeader(in.size(), to);
-    XXH64_state_t sum;
-    XXH64_reset(&sum, 0);
+    FrameMaker frame(*worker, in.size(), out.data());
     for (std::size_t at = 0; at < in.size(); at += layout.group) {
       const auto group = in.subspan(at, std::min<std::size_t>(layout.group, in.size() - at));
       const auto planes = std::span(worker->planes).first(group.size());
       SplitPlanes(group, planes, layout);
-      XXH64_update(&sum, planes.data(), planes.size());
       const std::size_t plane = group.size() / layout.width;
-      for (std::size_t begin = 0; begin < planes.size(); begin += plane) {
-        for (std::size_t i = begin; i < begin + plane; i += kBlock) {
-          const std::size_t end = std::min(begin + plane, i + kBlock);
-          const bool last = at + end == in.size();
-          PutBlock(*worker, planes.subspan(i, end - i), last, to);
-        }
-      }
+      for (std::size_t i = 0; i < planes.size(); i += plane) frame.Add(planes.subspan(i, plane));
     }
-    if (in.empty()) to.BlockHeader(kRawBlock, 0, true);
-    to.Little(XXH64_digest(&sum) & 0xffffffff, 4);
-    workers_.Give(std::move(worker));
-    return static_cast<std::size_t>(to.at - out.data());
+    const std::size_t size = frame.Finish();
+    Workers().Give(std::move(worker));
+    return size;
   }
-
- private:
-  mutable zt::internal::ObjectPool<std::unique_ptr<Worker>> workers_;
 };
 
 // Elements of a group: each plane of a full group is a zstd block of the maximum size.
@@ -378,6 +406,24 @@ class Planes final : public SeekableZstd {
 };
 
 }  // namespace
+
+std::size_t PiecesFrameBound(std::size_t content, std::size_t pieces) {
+  return 32 + content + kBlockHeaderBytes * (pieces + content / kSmallBlock + 1);
+}
+
+StatusOr<std::size_t> EncodePieces(std::span<const std::byte> content,
+                                   std::span<const std::size_t> pieces, std::span<std::byte> out) {
+  ZT_ASSIGN_OR_RETURN(auto worker, TakeWorker());
+  FrameMaker frame(*worker, content.size(), out.data());
+  std::size_t at = 0;
+  for (const std::size_t piece : pieces) {
+    frame.Add(content.subspan(at, piece));
+    at += piece;
+  }
+  const std::size_t size = frame.Finish();
+  Workers().Give(std::move(worker));
+  return size;
+}
 
 const Codec& PlanesCodec() {
   static const Codec* const codec = new Planes;

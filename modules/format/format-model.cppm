@@ -61,6 +61,10 @@ inline constexpr std::size_t kMaxNesting = 64;
 // so a manifest full of them could exhaust the memory.
 inline constexpr std::size_t kMaxAttributeValues = std::size_t{1} << 24;
 
+// The format of an object that is stored as what differs from an object of another file
+// (docs/DELTA.md).
+inline constexpr std::string_view kDeltaFormat = "ztstream.delta/1";
+
 // ---- the model ----------------------------------------------------------------------------------
 
 // A component as stored: its declaration and the place of its blob (1.2 §1 "Component").

@@ -24,7 +24,13 @@ struct NamedLayout {
 constexpr NamedLayout kLayouts[] = {
     {"dense", "dense"}, {"sparse_csr", "zt.sparse_csr/1"}, {"sparse_coo", "zt.sparse_coo/1"}};
 // Profiles that have the same name on both sides.
-constexpr std::string_view kSharedProfiles[] = {"zt.quant_group/1", "zt.mx/1", kFileFormat};
+constexpr std::string_view kSharedProfiles[] = {"zt.quant_group/1", "zt.mx/1", kFileFormat,
+                                                kDeltaFormat};
+
+// Names that begin as those of vendors, and are the same on both sides.
+bool IsOwnProfile(std::string_view format) {
+  return format == kFileFormat || format == kDeltaFormat;
+}
 
 // The layout for a format, which fits if the object satisfies the layout's rules; nullopt if there
 // is none.
@@ -89,8 +95,9 @@ StatusOr<Object> ToV2(Object object) {
     object.format = *layout;
     if (CheckProfileV2(object).ok()) return object;
   }
-  if (vendor == kFileFormat) {
-    return InvalidArgument("version 2.0 keeps the layout " + Quote(vendor) + " for files");
+  if (IsOwnProfile(vendor)) {
+    return InvalidArgument("version 2.0 keeps the layout " + Quote(vendor) + " for " +
+                           (vendor == kFileFormat ? "files" : "differences"));
   }
   object.format = std::move(vendor);
   return object;
@@ -100,7 +107,7 @@ namespace {
 
 StatusOr<StoredObject> FromV2Terms(StoredObject object) {
   const auto named = std::ranges::find(kLayouts, object.format, &NamedLayout::layout);
-  const auto vendor = object.format == kFileFormat ? std::nullopt : StripVendor(object.format);
+  const auto vendor = IsOwnProfile(object.format) ? std::nullopt : StripVendor(object.format);
   const bool profile = named != std::end(kLayouts);
   if (profile) {
     object.format = named->format;
@@ -127,7 +134,7 @@ StatusOr<StoredObject> FromV2Terms(StoredObject object) {
 }  // namespace
 
 StatusOr<StoredObject> FromV2(StoredObject object) {
-  const bool ours = (StripVendor(object.format) && object.format != kFileFormat) ||
+  const bool ours = (StripVendor(object.format) && !IsOwnProfile(object.format)) ||
                     std::ranges::any_of(object.components, [](const StoredComponent& each) {
                       return StripVendor(each.element.type).has_value();
                     });

@@ -398,7 +398,11 @@ StatusOr<PlanSums> Engine::CheckPlan(const TensorSource& source, const Plan& pla
       }
       const ComponentId id = component.source;
       sums.input_bytes += source.objects()[id.object].components[id.component].bytes;
-      sums.output_bytes += planned.object->components[c].bytes;
+      if (const std::uint64_t bytes = planned.object->components[c].bytes; bytes != kUnknownSize) {
+        sums.output_bytes += bytes;
+      } else {
+        sums.compressed = true;  // a stage decides
+      }
     }
   }
   return sums;
@@ -533,7 +537,7 @@ std::uint64_t Engine::Weight(const WriterChunk& chunk, std::uint64_t bytes,
   std::uint64_t weight = sizeof(WriterChunk) + (chunk.first ? sizeof(ComponentState) : 0);
   weight += state.source != nullptr ? chunk.input_bytes : held;
   if (state.transform != nullptr) weight += bytes + 64;
-  if (!options.stages.empty()) weight += BufferPool::Capacity(bytes);
+  weight += options.stages.size() * BufferPool::Capacity(bytes);
   if (state.storage.codec != nullptr) weight += state.storage.codec->Bound(bytes);
   if (state.keeps != nullptr) weight += kAddedCost;
   return weight;

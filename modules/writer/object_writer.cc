@@ -67,7 +67,7 @@ struct ObjectWriter::State : OpenObject {
 
   Status Send(bool last, std::shared_ptr<const Object> closing = nullptr) {
     WriterChunk chunk;
-    chunk.closing = std::move(closing);
+    if (closing != nullptr) chunk.closing = [closing] { return closing; };
     chunk.object = object.get();
     chunk.component = static_cast<std::uint32_t>(at);
     chunk.state = component;

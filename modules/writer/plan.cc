@@ -321,7 +321,8 @@ std::uint64_t Plan::output_bytes() const {
   std::uint64_t total = 0;
   for (const PlannedObject& object : objects) {
     for (std::size_t c = 0; c < object.components.size(); ++c) {
-      if (!object.components[c].shared_with) total += object.object->components[c].bytes;
+      const std::uint64_t bytes = object.object->components[c].bytes;
+      if (!object.components[c].shared_with && bytes != kUnknownSize) total += bytes;
     }
   }
   return total;

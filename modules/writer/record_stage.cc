@@ -136,7 +136,7 @@ class RecordStage {
       }
     }
     if (!entry_.begun()) entry_.Begin(*state.object);
-    if (chunk.closing != nullptr) entry_.Close(*chunk.closing);
+    if (chunk.closing) entry_.Close(*chunk.closing());
     entry_.Fill(state.at.component, std::move(blob), state.check);
     return state.ends_object ? End(state) : OkStatus();
   }

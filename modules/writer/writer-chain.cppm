@@ -109,10 +109,8 @@ struct WriterChunk final : Chunk {
   std::uint64_t place = 0;             // absolute offset of `stored` in the output
   std::uint64_t padding = 0;           // zero bytes before it
   std::uint32_t crc = 0;               // CRC-32C of `stored` and `trailer`, if requested
-  // In an object's last chunk: the declaration with the changes since Begin.
-  std::shared_ptr<const Object> closing;
-  NumericCounts counts;       // values that the transform could not represent
-  ContentCheck::Found found;  // in bytes()
+  NumericCounts counts;                // values that the transform could not represent
+  ContentCheck::Found found;           // in bytes()
 
   // Puts "FILE: tensor 'NAME': " before the message; OK stays OK.
   Status Named(const Status& status) const;

@@ -18,6 +18,9 @@ class Chunk {
   bool first = false;              // of its component
   bool last = false;               // of its component
   BufferPool* pool = nullptr;      // where buffers for Replace are taken
+  // In an object's last chunk a stage may set it: the declaration to be recorded, of which shape and
+  // attributes may differ. It is called when all chunks of the object have passed all stages.
+  std::function<std::shared_ptr<const Object>()> closing = {};
 
   inline std::span<const std::byte> bytes() const { return bytes_; }
   // Replaces the bytes. The old ones are freed.

@@ -60,7 +60,7 @@ struct Plan {
   bool allow_fraction_loss = true;              // in conversions of floats to integers
 
   std::uint64_t input_bytes(const TensorSource& source) const;  // to be read
-  std::uint64_t output_bytes() const;                           // decoded; shared blobs once
+  std::uint64_t output_bytes() const;  // decoded, of known size; shared blobs once
 };
 
 // Options of MakePlan. The functions may be empty; they get the source's declarations.

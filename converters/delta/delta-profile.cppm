@@ -1,0 +1,40 @@
+// zt.convert.delta:profile — the attributes of an object that is stored as differences. Internal.
+module zt.convert.delta:profile;
+
+import zt.std;
+import zt.compress;
+import zt.core;
+
+namespace zt::delta::internal {
+
+// A component of the object that a delta makes.
+struct Part {
+  std::string role;
+  ElementType element;
+  std::uint64_t bytes = 0;
+  std::uint32_t chunk = 0;  // bytes of each chunk but the last
+  std::string digest;       // of the result
+  std::vector<DeltaChunk> chunks;
+  // If set, its bytes are those of a part of another object of the file: name and role.
+  std::optional<std::pair<std::string, std::string>> same_as;
+};
+
+// What an object with kDeltaFormat says in its attribute "delta".
+struct Entry {
+  std::string format = "dense";  // of the result
+  std::uint64_t index = 0;       // objects of the file, but for those stored in full, ascend by it
+  std::string from;              // the object of the base; empty: of the same name
+  std::vector<Part> parts;
+};
+
+inline constexpr std::string_view kEntryAttribute = "delta";
+// The role of the component with the frames of a part.
+std::string RoleOf(const Part& part);
+
+Value ToValue(const Entry& entry);
+// kDataLoss names the rule that is broken.
+StatusOr<Entry> ReadEntry(const Object& object);
+// The object that an entry makes.
+Object ResultOf(const Object& stored, const Entry& entry);
+
+}  // namespace zt::delta::internal

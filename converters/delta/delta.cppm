@@ -1,0 +1,77 @@
+// zt.convert.delta — a model as what differs from another, its base (profile ztstream.delta/1): made
+// of a conversion, and read together with the base as the model itself.
+export module zt.convert.delta;
+
+import zt.std;
+import zt.core;
+import zt.digest;
+import zt.source;
+import zt.writer;
+
+export namespace zt {
+
+// The attribute of a file that holds differences: a map of a DeltaOrigin's members.
+inline constexpr std::string_view kDeltaAttribute = "ztstream.delta";
+// The most deltas that may stand on each other.
+inline constexpr std::size_t kMostDeltas = 64;
+
+// What a file of differences says of itself and of its base. Ids are content digests, as of
+// `ztstream id`; empty if the file does not say.
+struct DeltaOrigin {
+  std::string id;                  // of the model that it makes with its base
+  std::string base_name, base_id;  // the base's name, without its folder
+};
+// nullopt if the attributes are not of such a file. kDataLoss if the attribute is malformed.
+StatusOr<std::optional<DeltaOrigin>> FindDelta(const Value::Map& attributes);
+
+// The content digest of a source where that takes no reading of its tensors: of a file of 2.0 that
+// was opened with as_stored, of a delta that says it. Else empty.
+std::string KnownId(const TensorSource& source);
+
+// The name by which a delta calls the base `path`: the last part of it.
+std::string BaseName(std::string_view path);
+
+// "NAME (sha256:...)", for messages.
+std::string Described(const std::string& name, const std::string& id);
+
+// The model of which `delta`, as OpenZt gives it, has the differences from `base`. Names, types and
+// shapes of the base are compared here, and its id if both are known; else, with `sample`, digests
+// of some of its chunks. Each chunk is compared with its digest before it is served. `base_path` is
+// for messages. kInvalidArgument if it is another base.
+StatusOr<std::unique_ptr<TensorSource>> OpenDelta(std::unique_ptr<TensorSource> delta,
+                                                  const DeltaOrigin& origin,
+                                                  std::unique_ptr<TensorSource> base,
+                                                  const std::string& base_path, bool sample);
+
+// How the objects of a plan are stored as differences.
+struct DeltaCounts {
+  std::uint64_t differing = 0;            // stored as differences; some may turn out equal
+  std::uint64_t full = 0;                 // not in the base, or of another shape or type
+  std::vector<std::string> removed = {};  // objects of the base that the plan lacks
+};
+
+// Turns conversions into those of differences from a base. It must outlive their writers.
+class DeltaMaker {
+ public:
+  // `source` must outlive it. `base` was opened with as_stored. The results' digests are of `kind`,
+  // sha256 or xxh3. kUnimplemented if the base can only be read in order.
+  static StatusOr<std::unique_ptr<DeltaMaker>> Make(TensorSource& source,
+                                                    std::unique_ptr<TensorSource> base,
+                                                    const std::string& base_path, DigestKind kind);
+  virtual ~DeltaMaker() = default;
+
+  // What a plan of the source becomes.
+  virtual DeltaCounts Count(const Plan& plan) const = 0;
+  // The files of the base that hold tensors.
+  virtual std::vector<std::string> base_files() const = 0;
+  // The attribute of the file, as far as it is known before.
+  virtual Value attribute() const = 0;
+  // Changes a plan of the source and the options of its writer, which reads `source()`.
+  virtual StatusOr<Plan> Change(const Plan& plan, WriterOptions& options) = 0;
+  virtual TensorSource& source() = 0;
+  // After the writer's Flush: sets the attribute of the file. `whole`: the plan was all of it, so
+  // that ids can be told. Checks that the base did not change meanwhile.
+  virtual Status Finish(Writer& writer, bool whole) = 0;
+};
+
+}  // namespace zt

@@ -1,0 +1,455 @@
+// zt.convert.delta — makes conversions into those of differences: two stages of a writer read the
+// base, encode, and compute digests.
+module;
+
+#include "core/name_table.h"
+#include "core/status_macros.h"
+
+module zt.convert.delta;
+
+import zt.std;
+import :profile;
+import zt.compress;
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.pipeline;
+import zt.source;
+import zt.writer;
+
+namespace zt {
+
+using namespace delta::internal;
+
+namespace {
+
+constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
+
+// The source, read in pieces of a chunk.
+class ChunkedSource final : public WrappedSource {
+ public:
+  explicit ChunkedSource(TensorSource& inner) : WrappedSource(inner), inner_(inner) {
+    objects_ = inner.objects();
+  }
+  std::uint64_t preferred_read(ComponentId id) const override {
+    const std::uint64_t own = inner_.preferred_read(id);
+    if (own == 0 || kChunk % own == 0) return kChunk;
+    if (own < kChunk) return (kChunk + own - 1) / own * own;
+    return own <= kMaxDeltaChunk ? own : kChunk;
+  }
+
+ private:
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
+    return {inner_, id};
+  }
+  TensorSource& inner_;
+};
+
+// What is made of a chunk on the way from the stage that encodes to the one that hashes.
+struct MadeChunk {
+  DeltaChunk chunk;
+  Buffer old, frame;
+};
+
+// A component in flight, or done.
+struct Flow {
+  bool differs = false;  // stored as differences; else as it is
+  bool ends_object = false;
+  ComponentId base;
+  std::shared_ptr<UnorderedReader> apart;
+  std::unique_ptr<Hasher> fresh, old;  // `old` only if the base's digest is wanted
+  Part part;
+  zt::internal::Mutex mutex;
+  std::unordered_map<std::uint64_t, MadeChunk> made;  // by offset
+};
+
+// An object in flight, or done.
+struct ObjectFlow {
+  const Object* planned = nullptr;  // as the writer gets it
+  Object result;                    // as the plan had it
+  Entry entry;                      // but for its parts
+  bool differs = false;
+  std::vector<std::unique_ptr<Flow>> components;  // null for those that share a blob
+  std::vector<std::optional<ComponentId>> shared;
+};
+
+// The content digest of objects with these digests of their components.
+class IdOf {
+ public:
+  Status Add(const Object& object, std::vector<std::string> digests) {
+    StoredObject stored;
+    stored.name = object.name;
+    stored.format = object.format;
+    stored.shape = object.shape;
+    stored.attributes = object.attributes;
+    for (std::size_t c = 0; c < object.components.size(); ++c) {
+      const Component& component = object.components[c];
+      StoredComponent& each = stored.components.emplace_back();
+      each.role = component.role;
+      each.element = component.element;
+      each.offset = Traits(SpecVersion::k2_0).placement;
+      each.length = each.decoded_bytes = component.bytes;
+      each.digest = std::move(digests[c]);
+    }
+    return encoder_.Add(stored);
+  }
+  StatusOr<std::string> Finish() const {
+    ZT_ASSIGN_OR_RETURN(const EncodedManifest manifest, encoder_.Finish({}));
+    return ContentDigest(manifest.Joined(), DigestKind::kSha256);
+  }
+
+ private:
+  ManifestEncoder encoder_{SpecVersion::k2_0};
+};
+
+class Maker final : public DeltaMaker {
+ public:
+  Maker(TensorSource& source, std::unique_ptr<TensorSource> base, const std::string& base_path,
+        DigestKind kind)
+      : inner_(source),
+        source_(source),
+        base_(std::move(base)),
+        base_path_(base_path),
+        kind_(kind),
+        base_id_(KnownId(*base_)),
+        encode_(std::make_shared<EncodeStage>(*this)),
+        hash_(std::make_shared<HashStage>(*this)) {
+    for (std::uint32_t i = 0; i < base_->objects().size(); ++i)
+      base_objects_.emplace(base_->objects()[i].name, i);
+  }
+
+  TensorSource& source() override { return source_; }
+
+  DeltaCounts Count(const Plan& plan) const override {
+    DeltaCounts counts;
+    std::vector<bool> used(base_->objects().size());
+    const std::vector<bool> differs = Differing(plan);
+    for (std::size_t i = 0; i < plan.objects.size(); ++i) {
+      (differs[i] ? counts.differing : counts.full)++;
+      if (const auto base = BaseOf(plan.objects[i])) used[*base] = true;
+    }
+    for (std::size_t b = 0; b < used.size(); ++b) {
+      if (!used[b]) counts.removed.push_back(base_->objects()[b].name);
+    }
+    return counts;
+  }
+
+  std::vector<std::string> base_files() const override {
+    std::set<std::string> files;
+    for (std::uint32_t i = 0; i < base_->objects().size(); ++i) files.insert(base_->file({i, 0}));
+    return {files.begin(), files.end()};
+  }
+
+  Value attribute() const override { return Attribute("", base_id_); }
+
+  StatusOr<Plan> Change(const Plan& plan, WriterOptions& options) override {
+    objects_.clear();
+    flows_.clear();
+    Plan changed = plan;
+    SetMember(changed.attributes, kDeltaAttribute, attribute());
+    const std::vector<bool> differs = Differing(plan);
+    std::vector<ComponentId> wanted;
+    for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+      PlannedObject& planned = changed.objects[i];
+      ObjectFlow& object = objects_.emplace_back();
+      object.result = *planned.object;
+      object.differs = differs[i];
+      AddObject(plan, differs, planned, object, wanted);
+    }
+    base_->WillRead(wanted);
+    options.stages.push_back(encode_);
+    options.stages.push_back(hash_);
+    return changed;
+  }
+
+  Status Finish(Writer& writer, bool whole) override {
+    ZT_RETURN_IF_ERROR(WithFile(base_->Finish(), base_path_));
+    if (!whole) return OkStatus();
+    std::string base_id = base_id_;
+    if (base_id.empty()) {
+      ZT_ASSIGN_OR_RETURN(base_id, WithFile(ComputeBaseId(), base_path_));
+    }
+    ZT_ASSIGN_OR_RETURN(const std::string id, ResultId());
+    writer.SetAttribute(kDeltaAttribute, Attribute(id, base_id));
+    return OkStatus();
+  }
+
+ private:
+  // Reads the chunk of the base, and encodes what differs.
+  class EncodeStage final : public Stage {
+   public:
+    explicit EncodeStage(Maker& maker) : maker_(maker) {}
+    Status Process(Chunk& chunk) override { return maker_.Encode(chunk); }
+
+   private:
+    Maker& maker_;
+  };
+  // Hashes both sides in order, and puts the frame in place of the chunk.
+  class HashStage final : public Stage {
+   public:
+    explicit HashStage(Maker& maker) : maker_(maker) {}
+    StageOrder order() const override { return StageOrder::kInChain; }
+    Status Process(Chunk& chunk) override { return maker_.Hash(chunk); }
+
+   private:
+    Maker& maker_;
+  };
+
+  Value Attribute(const std::string& id, const std::string& base_id) const {
+    Value::Map base = {{"name", BaseName(base_path_)}};
+    if (!base_id.empty()) base.emplace_back("id", base_id);
+    Value::Map out = {{"base", std::move(base)}};
+    if (!id.empty()) out.emplace_back("id", id);
+    return out;
+  }
+
+  // The object of the base with the planned name, or with the name before it was changed.
+  std::optional<std::uint32_t> BaseOf(const PlannedObject& planned) const {
+    auto found = base_objects_.find(planned.object->name);
+    if (found == base_objects_.end()) {
+      const std::uint32_t from = planned.components.front().source.object;
+      found = base_objects_.find(inner_.objects()[from].name);
+    }
+    if (found == base_objects_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  // The same component of an object of the base; nullopt if it has another type or size, or cannot
+  // be read.
+  std::optional<ComponentId> Counterpart(std::uint32_t index, const Component& wanted) const {
+    const Object& object = base_->objects()[index];
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      const Component& component = object.components[c];
+      if (component.role != wanted.role) continue;
+      const ComponentId id{index, c};
+      const bool same = component.element == wanted.element && component.bytes == wanted.bytes;
+      const bool any_order = !base_->sequential(id) || base_->unordered_reader(id) != nullptr;
+      if (same && any_order && base_->CheckReadable(index).ok()) return id;
+    }
+    return std::nullopt;
+  }
+
+  // Which objects of a plan are stored as differences. What shares a blob is stored as what it
+  // shares is.
+  std::vector<bool> Differing(const Plan& plan) const {
+    std::vector<bool> differs(plan.objects.size());
+    for (std::size_t i = 0; i < plan.objects.size(); ++i) {
+      const PlannedObject& planned = plan.objects[i];
+      const Object& object = *planned.object;
+      if (FindMember(object.attributes, kEntryAttribute) != nullptr) continue;
+      const auto base = BaseOf(planned);
+      const bool alike = base && base_->objects()[*base].format == object.format &&
+                         base_->objects()[*base].shape == object.shape;
+      bool all = true;
+      for (std::size_t c = 0; c < planned.components.size(); ++c) {
+        const Component& component = object.components[c];
+        if (const auto& with = planned.components[c].shared_with) {
+          all = all && differs[with->object];
+        } else if (component.bytes != 0) {
+          all = all && alike && Counterpart(*base, component);
+        }
+      }
+      differs[i] = all;
+    }
+    return differs;
+  }
+
+  void AddObject(const Plan& plan, const std::vector<bool>& differs, PlannedObject& planned,
+                 ObjectFlow& object, std::vector<ComponentId>& wanted) {
+    const Object& from = object.result;
+    const auto base = BaseOf(planned);
+    const auto result = std::make_shared<Object>(from);
+    object.entry.format = from.format.str();
+    object.entry.index = planned.components.front().source.object;
+    if (base && base_->objects()[*base].name != from.name)
+      object.entry.from = base_->objects()[*base].name;
+    Flow* last = nullptr;
+    for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
+      PlannedComponent& component = planned.components[c];
+      auto& shared = object.shared.emplace_back(component.shared_with);
+      auto& flow = object.components.emplace_back();
+      Part part;
+      part.role = from.components[c].role.str();
+      part.element = from.components[c].element;
+      part.bytes = from.components[c].bytes;
+      if (shared && differs[shared->object] != object.differs) {
+        component.shared_with.reset();  // they are not stored alike
+        shared.reset();
+      }
+      if (shared && object.differs) {
+        // The first with the blob is no sharer itself.
+        const Object& first = *plan.objects[shared->object].object;
+        part.same_as.emplace(first.name, first.components[shared->component].role.str());
+      }
+      if (!shared) {
+        flow = std::make_unique<Flow>();
+        flow->differs = object.differs;
+        flow->fresh = MakeHasher(kind_);
+        last = flow.get();
+      }
+      if (flow != nullptr && object.differs && part.bytes != 0) {
+        const auto counterpart = Counterpart(*base, from.components[c]);
+        flow->base = *counterpart;
+        if (base_->sequential(flow->base)) flow->apart = base_->unordered_reader(flow->base);
+        if (base_id_.empty()) flow->old = MakeHasher(kind_);
+        wanted.push_back(flow->base);
+      }
+      if (object.differs) {
+        result->components[c] = {RoleOf(part), {DType::kU8, ""}, kUnknownSize};
+        component.storage.compression = Compression::kNone;
+      }
+      if (flow != nullptr) flow->part = part;
+      object.entry.parts.push_back(std::move(part));
+    }
+    if (object.differs) {
+      if (last != nullptr) last->ends_object = true;
+      result->format = kDeltaFormat;
+      result->attributes.emplace_back(std::string(kEntryAttribute), ToValue(object.entry));
+      planned.object = result;
+    }
+    object.planned = planned.object.get();
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      if (object.components[c] != nullptr)
+        flows_.emplace(std::pair(object.planned, c),
+                       std::pair(&object, object.components[c].get()));
+    }
+  }
+
+  using FlowOf = std::pair<ObjectFlow*, Flow*>;
+  FlowOf Find(const Chunk& chunk) const { return flows_.at({chunk.object, chunk.component}); }
+
+  Status Encode(Chunk& chunk) {
+    Flow& flow = *Find(chunk).second;
+    const std::span<const std::byte> fresh = chunk.bytes();
+    if (!flow.differs || fresh.empty()) return OkStatus();
+    MadeChunk made;
+    made.old = chunk.pool->Take(fresh.size());
+    const std::span<std::byte> old = made.old.bytes();
+    const Status read = flow.apart != nullptr ? flow.apart->Read(chunk.offset, old)
+                                              : base_->Read(flow.base, chunk.offset, old);
+    if (!read.ok()) return WithFile(AtTensor(*base_, flow.base, read), base_path_);
+    Buffer room = chunk.pool->Take(DeltaBound(fresh.size()));
+    ZT_ASSIGN_OR_RETURN(made.chunk, EncodeDelta(flow.part.element, old, fresh, room.bytes()));
+    made.chunk.result = Xxh3(fresh);
+    made.chunk.base = made.chunk.kind == DeltaKind::kEqual ? made.chunk.result : Xxh3(old);
+    if (made.chunk.frame > 0) {
+      made.frame = chunk.pool->Take(made.chunk.frame);
+      std::memcpy(made.frame.bytes().data(), room.bytes().data(), made.chunk.frame);
+    }
+    if (flow.old == nullptr) made.old = Buffer();
+    const zt::internal::MutexLock lock(flow.mutex);
+    flow.made.emplace(chunk.offset, std::move(made));
+    return OkStatus();
+  }
+
+  Status Hash(Chunk& chunk) {
+    const auto [object, found] = Find(chunk);
+    Flow& flow = *found;
+    flow.fresh->Update(chunk.bytes());
+    if (flow.differs && !chunk.bytes().empty()) {
+      MadeChunk made;
+      {
+        const zt::internal::MutexLock lock(flow.mutex);
+        const auto at = flow.made.find(chunk.offset);
+        made = std::move(at->second);
+        flow.made.erase(at);
+      }
+      if (flow.old != nullptr) flow.old->Update(made.old.bytes());
+      Part& part = flow.part;
+      if (part.chunks.empty()) part.chunk = static_cast<std::uint32_t>(chunk.bytes().size());
+      if (chunk.offset != std::uint64_t{part.chunk} * part.chunks.size())
+        return FailedPrecondition("a tensor was cut into chunks of several sizes");
+      part.chunks.push_back(made.chunk);
+      chunk.Replace(std::move(made.frame));
+    }
+    if (!chunk.last) return OkStatus();
+    flow.part.digest = flow.fresh->Finish();
+    if (flow.old != nullptr) {
+      const zt::internal::MutexLock lock(base_mutex_);
+      base_digests_.emplace(flow.base, flow.old->Finish());
+    }
+    if (flow.ends_object) chunk.closing = [object] { return Closed(*object); };
+    return OkStatus();
+  }
+
+  // The declaration with what is known at the end.
+  static std::shared_ptr<const Object> Closed(const ObjectFlow& object) {
+    const auto closed = std::make_shared<Object>(*object.planned);
+    Entry entry = object.entry;
+    for (std::size_t c = 0; c < entry.parts.size(); ++c) {
+      if (object.components[c] != nullptr) entry.parts[c] = object.components[c]->part;
+    }
+    SetMember(closed->attributes, kEntryAttribute, ToValue(entry));
+    return closed;
+  }
+
+  StatusOr<std::string> ResultId() const {
+    IdOf id;
+    for (const ObjectFlow& object : objects_) {
+      std::vector<std::string> digests;
+      for (std::size_t c = 0; c < object.components.size(); ++c) {
+        const auto& shared = object.shared[c];
+        const Flow& flow = *(shared ? objects_[shared->object].components[shared->component]
+                                    : object.components[c]);
+        digests.push_back(flow.part.digest);
+      }
+      if (!id.Add(object.result, std::move(digests)).ok()) return std::string();
+    }
+    return id.Finish();
+  }
+
+  // Reads what the plan did not need. Empty if 2.0, whose digest it is, cannot say an object.
+  StatusOr<std::string> ComputeBaseId() {
+    IdOf id;
+    std::vector<std::byte> bytes;
+    for (std::uint32_t i = 0; i < base_->objects().size(); ++i) {
+      const Object& object = base_->objects()[i];
+      std::vector<std::string> digests;
+      for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+        const auto known = base_digests_.find({i, c});
+        if (known != base_digests_.end()) {
+          digests.push_back(known->second);
+          continue;
+        }
+        if (!base_->CheckReadable(i).ok() || object.components[c].bytes == kUnknownSize)
+          return std::string();
+        const std::unique_ptr<Hasher> hasher = MakeHasher(kind_);
+        for (std::uint64_t at = 0; at < object.components[c].bytes; at += bytes.size()) {
+          bytes.resize(std::min(kChunk, object.components[c].bytes - at));
+          ZT_RETURN_IF_ERROR(AtTensor(*base_, {i, c}, base_->Read({i, c}, at, bytes)));
+          hasher->Update(bytes);
+        }
+        digests.push_back(hasher->Finish());
+      }
+      if (!id.Add(object, std::move(digests)).ok()) return std::string();
+    }
+    return id.Finish();
+  }
+
+  const TensorSource& inner_;
+  ChunkedSource source_;
+  const std::unique_ptr<TensorSource> base_;
+  const std::string base_path_;
+  const DigestKind kind_;
+  const std::string base_id_;
+  const std::shared_ptr<Stage> encode_, hash_;
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> base_objects_;
+  std::deque<ObjectFlow> objects_;
+  std::map<std::pair<const Object*, std::uint32_t>, FlowOf> flows_;
+  zt::internal::Mutex base_mutex_;
+  std::map<ComponentId, std::string> base_digests_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<DeltaMaker>> DeltaMaker::Make(TensorSource& source,
+                                                       std::unique_ptr<TensorSource> base,
+                                                       const std::string& base_path,
+                                                       DigestKind kind) {
+  if (!base->seekable())
+    return WithFile(Unsupported("a base must be readable in any order, which a pipe is not"),
+                    base_path);
+  return std::make_unique<Maker>(source, std::move(base), base_path, kind);
+}
+
+}  // namespace zt

@@ -1,0 +1,402 @@
+// zt.convert.delta — a delta and its base as one source.
+module;
+
+#include "core/name_table.h"
+#include "core/status_macros.h"
+
+module zt.convert.delta;
+
+import zt.std;
+import :profile;
+import zt.compress;
+import zt.core;
+import zt.digest;
+import zt.format;
+import zt.reader;
+import zt.source;
+
+namespace zt {
+
+using namespace delta::internal;
+
+namespace {
+
+// Chunks of the base that are read when it is opened, if its id does not tell that it is the one.
+constexpr std::size_t kSamples = 8;
+
+// Reads ranges of a component in any order, without its digest.
+class AnyOrder {
+ public:
+  AnyOrder() = default;
+  AnyOrder(TensorSource& source, ComponentId id)
+      : source_(&source),
+        id_(id),
+        apart_(source.sequential(id) ? source.unordered_reader(id) : nullptr) {}
+  bool possible() const { return apart_ != nullptr || !source_->sequential(id_); }
+  Status Read(std::uint64_t offset, std::span<std::byte> out) const {
+    const Status status =
+        apart_ != nullptr ? apart_->Read(offset, out) : source_->Read(id_, offset, out);
+    return AtTensor(*source_, id_, status);
+  }
+  TensorSource& source() const { return *source_; }
+  ComponentId id() const { return id_; }
+
+ private:
+  TensorSource* source_ = nullptr;
+  ComponentId id_;
+  std::shared_ptr<UnorderedReader> apart_;
+};
+
+// A component of the result that is made of a chunk of the base and a frame at a time.
+struct Made {
+  Part part;
+  std::vector<std::uint64_t> frames;  // offsets in the stored component
+  AnyOrder stored;
+  std::optional<AnyOrder> base;  // nullopt if no chunk needs it
+};
+
+class DeltaSource final : public WrappedSource {
+ public:
+  DeltaSource(std::unique_ptr<TensorSource> delta, DeltaOrigin origin,
+              std::unique_ptr<TensorSource> base, std::string base_path)
+      : WrappedSource(std::vector<TensorSource*>{delta.get(), base.get()}),
+        delta_(std::move(delta)),
+        base_(std::move(base)),
+        origin_(std::move(origin)),
+        base_path_(std::move(base_path)),
+        base_id_(KnownId(*base_)) {}
+
+  const DeltaOrigin& origin() const { return origin_; }
+
+  Status Init(bool sample) {
+    attributes_ = delta_->attributes();
+    std::erase_if(attributes_, [](const auto& each) { return each.first == kDeltaAttribute; });
+    AddWarningsOf(*delta_);
+    file_ = delta_->file({});
+    for (const std::string& file : delta_->other_files()) AddOtherFile(file);
+    for (const std::string& file : delta_->part_files()) AddPartFile(file);
+    AddOtherFile(base_path_);
+    for (const std::string& file : base_->other_files()) AddOtherFile(file);
+    for (const ShardFile& shard : delta_->shards()) AddShard(shard);
+    for (std::uint32_t i = 0; i < base_->objects().size(); ++i)
+      base_objects_.emplace(base_->objects()[i].name, i);
+    ZT_RETURN_IF_ERROR(Declare());
+    ZT_RETURN_IF_ERROR(ResolveAliases());
+    const bool known = !origin_.base_id.empty() && origin_.base_id == base_id_;
+    return sample && !known ? Sample() : OkStatus();
+  }
+
+  std::string_view format() const override { return "zt"; }
+  std::string_view version() const override { return delta_->version(); }
+
+  Status CheckReadable(std::uint32_t object) const override {
+    ZT_RETURN_IF_ERROR(TensorSource::CheckReadable(object));
+    return delta_->CheckReadable(parts_[object].stored);
+  }
+
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    const Made* const made = MadeOf(id);
+    if (made == nullptr) return WrappedSource::Read(id, offset, out);
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
+    std::vector<std::byte> whole;  // of a chunk that is wanted in part
+    while (!out.empty()) {
+      const std::size_t k = offset / made->part.chunk;
+      const std::uint64_t begin = std::uint64_t{k} * made->part.chunk;
+      const std::size_t bytes = std::min<std::uint64_t>(made->part.chunk, made->part.bytes - begin);
+      const std::size_t skip = offset - begin, take = std::min(bytes - skip, out.size());
+      if (take == bytes) {
+        ZT_RETURN_IF_ERROR(ReadChunk(*made, k, out.first(bytes)));
+      } else {
+        whole.resize(bytes);
+        ZT_RETURN_IF_ERROR(ReadChunk(*made, k, whole));
+        std::memcpy(out.data(), whole.data() + skip, take);
+      }
+      out = out.subspan(take);
+      offset += take;
+    }
+    return OkStatus();
+  }
+
+  bool sequential(ComponentId id) const override {
+    return MadeOf(id) == nullptr && WrappedSource::sequential(id);
+  }
+  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override {
+    return MadeOf(id) == nullptr ? WrappedSource::unordered_reader(id) : nullptr;
+  }
+  std::uint64_t preferred_read(ComponentId id) const override {
+    const Made* const made = MadeOf(id);
+    return made == nullptr ? WrappedSource::preferred_read(id) : made->part.chunk;
+  }
+  std::optional<Extent> extent(ComponentId id) const override {
+    return MadeOf(id) == nullptr ? WrappedSource::extent(id) : std::nullopt;
+  }
+  std::optional<StoredForm> stored(ComponentId id) const override {
+    return MadeOf(id) == nullptr ? WrappedSource::stored(id) : std::nullopt;
+  }
+  StatusOr<std::uint64_t> Size(ComponentId id) const override {
+    const Made* const made = MadeOf(id);
+    if (made == nullptr) return WrappedSource::Size(id);
+    return made->part.bytes;
+  }
+  std::optional<Identity> identity(ComponentId id) const override {
+    const Made* const made = MadeOf(id);
+    if (made == nullptr) return WrappedSource::identity(id);
+    return Identity{made, 0, made->part.bytes};
+  }
+  std::optional<std::span<const std::byte>> View(ComponentId id) const override {
+    return MadeOf(id) == nullptr ? WrappedSource::View(id) : std::nullopt;
+  }
+  std::optional<EncodedStream> encoded(ComponentId id) const override {
+    return MadeOf(id) == nullptr ? WrappedSource::encoded(id) : std::nullopt;
+  }
+  StatusOr<std::vector<Frame>> Frames(ComponentId id) const override {
+    if (MadeOf(id) != nullptr) return std::vector<Frame>();
+    return WrappedSource::Frames(id);
+  }
+
+  void WillRead(std::span<const ComponentId> components) override {
+    std::vector<ComponentId> of_delta, of_base;
+    for (const ComponentId id : components) {
+      const Made* const made = MadeOf(id);
+      of_delta.push_back(made == nullptr ? Origin(id).second : made->stored.id());
+      if (made != nullptr && made->base) of_base.push_back(made->base->id());
+    }
+    delta_->WillRead(of_delta);
+    base_->WillRead(of_base);
+  }
+
+ private:
+  // An object: as the delta has it, or made of parts.
+  struct Served {
+    std::uint32_t stored = 0;  // its index in the delta
+    std::uint64_t index = 0;
+    bool is_made = false;
+    std::vector<std::shared_ptr<const Made>> made;
+  };
+
+  const Made* MadeOf(ComponentId id) const {
+    const Served& served = parts_[id.object];
+    return served.is_made ? served.made[id.component].get() : nullptr;
+  }
+
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
+    const Made* const made = MadeOf(id);
+    return {*delta_, made == nullptr ? ComponentId{parts_[id.object].stored, id.component}
+                                     : made->stored.id()};
+  }
+
+  Status Wrong(const std::string& why) const {
+    return InvalidArgument("it is a delta of " + Described(origin_.base_name, origin_.base_id) +
+                           ", and " + Described(base_path_, base_id_) + " is another: " + why);
+  }
+
+  // Declares the objects. Those that take no room in the file lie at one place; they are sorted.
+  Status Declare() {
+    std::vector<Served> all;
+    std::vector<Object> results;
+    for (std::uint32_t i = 0; i < delta_->objects().size(); ++i) {
+      const Object& object = delta_->objects()[i];
+      Served served;
+      served.stored = i;
+      if (object.format != kDeltaFormat) {
+        results.push_back(object);
+        all.push_back(std::move(served));
+        continue;
+      }
+      auto entry = ReadEntry(object);
+      if (!entry.ok())
+        return WithFile(WithTensor(entry.status(), object.name), delta_->file({i, 0}));
+      served.is_made = true;
+      served.index = entry->index;
+      results.push_back(ResultOf(object, *entry));
+      const Status status = AddParts(i, *std::move(entry), served);
+      ZT_RETURN_IF_ERROR(WithTensor(status, object.name));
+      all.push_back(std::move(served));
+    }
+    std::vector<std::uint32_t> order(all.size());
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t begin = 0, end; begin < order.size(); begin = end) {
+      const auto file_of = [&](std::size_t i) { return &delta_->file({all[i].stored, 0}); };
+      for (end = begin + 1; end < order.size() && all[begin].is_made && all[end].is_made &&
+                            file_of(end) == file_of(begin);
+           ++end) {
+      }
+      std::stable_sort(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                       order.begin() + static_cast<std::ptrdiff_t>(end),
+                       [&](auto a, auto b) { return all[a].index < all[b].index; });
+    }
+    for (const std::uint32_t i : order) {
+      objects_.push_back(std::move(results[i]));
+      parts_.push_back(std::move(all[i]));
+    }
+    return OkStatus();
+  }
+
+  Status AddParts(std::uint32_t stored, Entry entry, Served& served) {
+    const Object& object = delta_->objects()[stored];
+    const std::string& name = entry.from.empty() ? object.name : entry.from;
+    const auto found = base_objects_.find(name);
+    for (Part& part : entry.parts) {
+      auto made = std::make_shared<Made>();
+      const std::string role = RoleOf(part);
+      const auto component = std::ranges::find_if(
+          object.components, [&](const Component& each) { return each.role == role; });
+      if (component == object.components.end() || component->element != ElementType{DType::kU8, ""})
+        return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) +
+                           " is missing, or not u8");
+      const auto c = static_cast<std::uint32_t>(component - object.components.begin());
+      made->stored = AnyOrder(*delta_, {stored, c});
+      std::uint64_t at = 0;
+      bool needs_base = false;
+      for (const DeltaChunk& chunk : part.chunks) {
+        made->frames.push_back(at);
+        at += chunk.frame;
+        needs_base = needs_base || chunk.kind != DeltaKind::kPlanes;
+      }
+      if (!part.same_as && at != component->bytes)
+        return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) + " has " +
+                           std::to_string(component->bytes) + " bytes, its chunks " +
+                           std::to_string(at));
+      if (needs_base) {
+        if (found == base_objects_.end()) return Wrong("it has no tensor " + Quote(name));
+        ZT_ASSIGN_OR_RETURN(made->base, FindInBase(found->second, part));
+      }
+      made->part = std::move(part);
+      served.made.push_back(std::move(made));
+    }
+    return OkStatus();
+  }
+
+  StatusOr<AnyOrder> FindInBase(std::uint32_t index, const Part& part) const {
+    const Object& object = base_->objects()[index];
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      const Component& component = object.components[c];
+      if (component.role != part.role) continue;
+      if (component.element != part.element || component.bytes != part.bytes) break;
+      ZT_RETURN_IF_ERROR(WithFile(base_->CheckReadable(index), base_path_));
+      AnyOrder reader(*base_, {index, c});
+      if (reader.possible()) return reader;
+      return WithFile(Unsupported("a base must be readable in any order; convert it to .zt first"),
+                      base_path_);
+    }
+    return Wrong("tensor " + Quote(object.name) + " has another type or shape there");
+  }
+
+  // Parts that are those of another object become the same part.
+  Status ResolveAliases() {
+    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> objects;
+    for (std::size_t i = 0; i < objects_.size(); ++i) objects.emplace(objects_[i].name, i);
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      for (auto& made : parts_[i].made) {
+        if (!made->part.same_as) continue;
+        const auto& [name, role] = *made->part.same_as;
+        const auto found = objects.find(name);
+        std::shared_ptr<const Made> same;
+        for (const auto& each : found == objects.end()
+                                    ? std::span<const std::shared_ptr<const Made>>()
+                                    : parts_[found->second].made) {
+          if (each->part.role == role && !each->part.same_as) same = each;
+        }
+        if (same == nullptr || same->part.bytes != made->part.bytes)
+          return WithFile(WithTensor(InvalidData(std::string(kDeltaFormat) + ": 'same_as' names " +
+                                                 Quote(name) + ", which has no such part"),
+                                     objects_[i].name),
+                          file_);
+        aliases_.emplace_back(&made, same);
+      }
+    }
+    for (auto& [alias, same] : aliases_) *alias = std::move(same);
+    aliases_.clear();
+    return OkStatus();
+  }
+
+  // Compares chunks here and there of the base.
+  Status Sample() const {
+    std::vector<const Made*> all;
+    for (const Served& served : parts_) {
+      for (const auto& made : served.made) {
+        if (made->base && !made->part.chunks.empty()) all.push_back(made.get());
+      }
+    }
+    const std::size_t step = std::max<std::size_t>(1, all.size() / kSamples);
+    std::vector<std::byte> bytes;
+    for (std::size_t i = 0; i < all.size(); i += step) {
+      const std::size_t k = all[i]->part.chunks.size() / 2;
+      ZT_RETURN_IF_ERROR(CheckBase(*all[i], k, bytes));
+    }
+    return OkStatus();
+  }
+
+  // Reads a chunk of the base and compares its digest.
+  Status CheckBase(const Made& made, std::size_t k, std::vector<std::byte>& bytes) const {
+    const std::uint64_t begin = std::uint64_t{k} * made.part.chunk;
+    bytes.resize(std::min<std::uint64_t>(made.part.chunk, made.part.bytes - begin));
+    ZT_RETURN_IF_ERROR(made.base->Read(begin, bytes));
+    if (Xxh3(bytes) == made.part.chunks[k].base) return OkStatus();
+    const Object& object = base_->objects()[made.base->id().object];
+    return WithFile(Wrong("tensor " + Quote(object.name) + " has other values there"), file_);
+  }
+
+  // Makes chunk `k` in `out`: the base's, changed in place.
+  Status ReadChunk(const Made& made, std::size_t k, std::span<std::byte> out) const {
+    const DeltaChunk& chunk = made.part.chunks[k];
+    if (chunk.kind != DeltaKind::kPlanes)
+      ZT_RETURN_IF_ERROR(made.base->Read(std::uint64_t{k} * made.part.chunk, out));
+    Status status = OkStatus();
+    if (chunk.kind != DeltaKind::kEqual) {
+      thread_local std::vector<std::byte> frame;
+      frame.resize(chunk.frame);
+      ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
+      status = ApplyDelta(made.part.element, chunk, frame, out);
+    }
+    if (status.ok() && Xxh3(out) == chunk.result) return OkStatus();
+    // Whose fault is it?
+    if (chunk.kind != DeltaKind::kPlanes) {
+      std::vector<std::byte> again;
+      ZT_RETURN_IF_ERROR(CheckBase(made, k, again));
+    }
+    if (!status.ok()) return status;
+    return InvalidData("chunk " + std::to_string(k) +
+                       " of its differences gives bytes of another digest");
+  }
+
+  const std::unique_ptr<TensorSource> delta_, base_;
+  const DeltaOrigin origin_;
+  const std::string base_path_, base_id_;
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> base_objects_;
+  std::vector<Served> parts_;
+  std::vector<std::pair<std::shared_ptr<const Made>*, std::shared_ptr<const Made>>> aliases_;
+};
+
+}  // namespace
+
+std::string KnownId(const TensorSource& source) {
+  if (const auto* const delta = dynamic_cast<const DeltaSource*>(&source))
+    return delta->origin().id;
+  if (const auto* const wrapped = dynamic_cast<const WrappedSource*>(&source)) {
+    return wrapped->wrapped().size() == 1 ? KnownId(*wrapped->wrapped().front()) : "";
+  }
+  const Reader* const reader = ReaderOf(source);
+  if (reader == nullptr || !Traits(reader->manifest().version).digests_decoded) return "";
+  const Manifest& manifest = reader->manifest();
+  std::vector<std::byte> bytes(manifest.bytes);
+  if (!reader->bytes().ReadAt(manifest.offset, bytes).ok()) return "";
+  return ContentDigest(bytes, DigestKind::kSha256).value_or("");
+}
+
+std::string BaseName(std::string_view path) {
+  path = path.substr(0, path.find_first_of("?#"));
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return std::string(path.substr(path.rfind('/') + 1));
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenDelta(std::unique_ptr<TensorSource> delta,
+                                                  const DeltaOrigin& origin,
+                                                  std::unique_ptr<TensorSource> base,
+                                                  const std::string& base_path, bool sample) {
+  auto source = std::make_unique<DeltaSource>(std::move(delta), origin, std::move(base), base_path);
+  ZT_RETURN_IF_ERROR(source->Init(sample));
+  return source;
+}
+
+}  // namespace zt

@@ -1,0 +1,331 @@
+"""Models as what differs from others (docs/DELTA.md): convert --base both ways, chains, wrong bases, damage."""
+import json
+import os
+import pathlib
+import random
+import shutil
+import sys
+
+import numpy
+
+import make_safetensors
+import support
+from support import INVALID, USAGE, read_zt
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
+import delta as example
+
+COUNT = int(os.environ.get("ZT_COUNT", "300"))
+TYPES = ("BF16", "BF16", "F16", "F32", "F64", "F8_E4M3", "F8_E5M2", "F8_E8M0", "U8", "I8", "I16", "U16", "I32", "I64", "U64", "BOOL",
+         "C64", "F4")
+
+
+def values(rng, dtype, count):
+    """Random little-endian bytes that look like weights where the type has exponents."""
+    size = make_safetensors.byte_count(dtype, [count])
+    normal = rng.normal(0, 0.02, count).astype("<f4")
+    if dtype == "BOOL":
+        return rng.integers(0, 2, size, dtype=numpy.uint8)
+    as_type = {"BF16": (normal.view("<u4") >> 16).astype("<u2"), "F16": normal.astype("<f2"), "F32": normal,
+               "F64": normal.astype("<f8")}.get(dtype)
+    return rng.integers(0, 256, size, dtype=numpy.uint8) if as_type is None else numpy.frombuffer(as_type.tobytes(), "u1").copy()
+
+
+def updated(rng, dtype, old):
+    """The same bytes after an update: none, some elements, one part, all, or numbers of another model."""
+    new = old.copy()
+    kind = rng.integers(0, 7)
+    if kind == 0 or len(old) == 0:
+        return new
+    if kind == 1:
+        return values(rng, dtype, len(old) * 8 // make_safetensors.BITS[dtype])
+    if dtype == "BOOL":
+        return new ^ (rng.random(len(new)) < 0.1).astype("u1")
+    width = max(1, make_safetensors.BITS[dtype] // 8)
+    elements = new.view(f"<u{min(width, 8)}")
+    share = (0, 0, 0.001, 0.01, 0.1, 0.4, 1)[kind]
+    mask = rng.random(len(elements)) < share
+    if kind == 4:
+        mask[: len(mask) // 2] = False
+    step = rng.integers(-2, 3, len(elements)).astype("<i8")
+    elements += (step * mask).astype(elements.dtype)
+    return new
+
+
+def tensors(rng, most=12, largest=6000):
+    out = {}
+    for i in range(rng.integers(1, most)):
+        dtype = TYPES[rng.integers(0, len(TYPES))]
+        shape = [int(n) for n in rng.integers(0 if rng.random() < 0.1 else 1, 60, rng.integers(0, 3))]
+        if rng.random() < 0.1:
+            shape = [int(rng.integers(1, largest))]
+        if dtype == "F4":
+            shape = [*shape, 2 * int(rng.integers(1, 50))]
+        out[f"layer.{i}.w"] = (dtype, shape, values(rng, dtype, make_safetensors.element_count(shape)))
+    return out
+
+
+def next_step(rng, model):
+    """A model that follows another: most tensors updated, some gone, new, or of another shape."""
+    out = {}
+    for name, (dtype, shape, data) in model.items():
+        fate = rng.random()
+        if fate < 0.05:
+            continue
+        if fate < 0.1:
+            shape = [7, 2]
+            data = values(rng, dtype, 14)
+        out[name] = (dtype, shape, updated(rng, dtype, data))
+    if rng.random() < 0.3 or not out:
+        out["fresh"] = ("BF16", [5, 5], values(rng, "BF16", 25))
+    return out
+
+
+def encode(model, ties=None):
+    return make_safetensors.encode({name: (dtype, shape, data.tobytes()) for name, (dtype, shape, data) in model.items()}, {"k": "v"},
+                                   ties)
+
+
+class Delta(support.EndToEnd):
+
+    def model(self, name, model, ties=None):
+        return self.put(name, encode(model, ties))
+
+    def same(self, first, second):
+        """The two files are byte for byte the same."""
+        self.assertEqual(first.read_bytes(), second.read_bytes(), f"{first.name} {second.name}")
+
+    def pair(self, seed=1, count=200_000, share=0.02):
+        rng = numpy.random.default_rng(seed)
+        old = {"w": ("BF16", [count], values(rng, "BF16", count)), "same": ("F32", [4000], values(rng, "F32", 4000)),
+               "gone": ("I8", [5], values(rng, "I8", 5)), "shape": ("F32", [4], values(rng, "F32", 4))}
+        new = {"w": ("BF16", [count], old["w"][2].copy()), "same": old["same"], "shape": ("F32", [2], values(rng, "F32", 2)),
+               "new": ("BF16", [9], values(rng, "BF16", 9))}
+        elements = new["w"][2].view("<u2")
+        elements += (rng.random(count) < share).astype("<u2")
+        return self.model("old.safetensors", old), self.model("new.safetensors", new)
+
+    def test_random_pairs(self):
+        """Every byte is that of the conversion of the whole, whatever the types, options and formats."""
+        for seed in range(COUNT):
+            rng = numpy.random.default_rng(seed)
+            with self.subTest(seed=seed):
+                self.random_pair(rng)
+
+    def random_pair(self, rng):
+        chain = [tensors(rng)]
+        for _ in range(rng.integers(1, 4) if rng.random() < 0.3 else 1):
+            chain.append(next_step(rng, chain[-1]))
+        spec = ("--spec", str(rng.choice(["1.2", "2.0"])))
+        options = [*spec, "-q", "-T", str(rng.integers(1, 4))]
+        if rng.random() < 0.2:
+            options += ["--rename", "s/layer/block/"]
+        if rng.random() < 0.15:
+            options += ["--dtype", "f32"]
+        if rng.random() < 0.2:
+            options += ["--exclude", "glob:*.1.w"]
+        ties = {"tied": next(iter(chain[-1]))} if rng.random() < 0.2 else None
+        self.folder.mkdir(exist_ok=True)
+        base = self.model("step0.safetensors", chain[0])
+        kind = rng.integers(0, 4)
+        if kind:  # a base of another format, stored and named otherwise
+            self.succeed("convert", base, "-o", self.path("base.zt"), "-fq", "--spec", str(rng.choice(["1.2", "2.0"])),
+                         *([], [], ["--zstd=planes"], ["--zstd"])[kind])
+            base = self.path("base.zt")
+        steps = [base]
+        for i, model in enumerate(chain[1:], 1):
+            last = i == len(chain) - 1
+            source = self.model(f"step{i}.safetensors", model, ties if last else None)
+            delta = self.path(f"d{i}.zt")
+            run = self.run_program("convert", source, "--base", steps[-1], "-o", delta, "-f", *(options if last else ["-q"]))
+            if b"no tensor is left" in run.stderr or b"no tensors are left" in run.stderr:
+                return
+            self.assertEqual(run.returncode, 0, run.stderr)
+            steps.append(delta)
+        self.succeed("convert", source, "-o", self.path("whole.zt"), "-f", *options)
+        self.succeed("convert", steps[-1], "-o", self.path("made.zt"), "-fq", *spec, "-T", str(rng.integers(1, 4)))
+        self.same(self.path("made.zt"), self.path("whole.zt"))
+        self.succeed("verify", steps[-1], "-q")
+        if spec[1] == "2.0":
+            self.assertEqual(self.json("id", "--json", steps[-1])["id"], self.json("id", "--json", self.path("whole.zt"))["id"])
+
+    def test_what_is_stored_how(self):
+        old, new = self.pair()
+        self.succeed("convert", new, "--base", old, "-o", self.path("d.zt"), "-q")
+        objects = read_zt(self.path("d.zt"))["objects"]
+        self.assertEqual({name: o["format"] for name, o in objects.items()},
+                         {"w": "ztstream.delta/1", "same": "ztstream.delta/1", "shape": "dense", "new": "dense"})
+        self.assertEqual(objects["same"]["components"]["delta.data"]["length"], 0)
+        self.assertLess(objects["w"]["components"]["delta.data"]["length"], 400_000 * 0.05)
+        attributes = read_zt(self.path("d.zt"))["attributes"]["ztstream.delta"]
+        self.assertEqual(attributes["base"]["name"], "old.safetensors")
+        self.succeed("convert", old, "-o", self.path("old2.zt"), "-q", "--spec", "2.0")
+        self.succeed("convert", new, "-o", self.path("new2.zt"), "-q", "--spec", "2.0")
+        self.assertEqual(attributes["base"]["id"], self.json("id", "--json", self.path("old2.zt"))["id"])
+        self.assertEqual(attributes["id"], self.json("id", "--json", self.path("new2.zt"))["id"])
+        plan = self.json("convert", new, "--base", old, "-n", "--json")["base"]
+        self.assertEqual(plan, {"path": str(old), "differing": 2, "full": 2, "removed": ["gone"]})
+        self.assertIn(f"base {old}: 2 objects as differences, 2 in full, 1 of the base left out: 'gone'",
+                      self.succeed("convert", new, "--base", old, "-n").decode())
+
+    def test_every_command_reads_it(self):
+        old, new = self.pair()
+        self.succeed("convert", new, "--base", old, "-o", self.path("d.zt"), "-q")
+        self.succeed("diff", self.path("d.zt"), new)
+        self.succeed("extract", self.path("d.zt"), "-o", self.path("back.safetensors"), "-q")
+        self.succeed("diff", self.path("back.safetensors"), new)
+        self.assertEqual(self.succeed("show", self.path("d.zt"), "w[0:5]"), self.succeed("show", new, "w[0:5]"))
+        self.assertEqual(self.succeed("show", self.path("d.zt"), "w[-3:]"), self.succeed("show", new, "w[-3:]"))
+        listed = {o["name"]: o["format"] for o in self.json("inspect", "--json", self.path("d.zt"))["objects"]}
+        self.assertEqual(listed["w"], "ztstream.delta/1")
+        listed = {o["name"]: o["format"] for o in self.json("inspect", "--json", self.path("d.zt"), "--base", old)["objects"]}
+        self.assertEqual(listed["w"], "dense")
+        self.succeed("verify", self.path("d.zt"), "--against", new)
+
+    def test_the_example_reads_it(self):
+        rng = numpy.random.default_rng(8)
+        model = {dtype.lower(): (dtype, [30_000], values(rng, dtype, 30_000)) for dtype in sorted({*TYPES} - {"F4"})}
+        paths = [self.model("s0.safetensors", model)]
+        self.succeed("convert", paths[0], "-o", self.path("s0.zt"), "-q")
+        bases = [self.path("s0.zt")]
+        for i in (1, 2):
+            model = {name: (dtype, shape, updated(rng, dtype, data)) for name, (dtype, shape, data) in model.items()}
+            paths.append(self.model(f"s{i}.safetensors", model, {"tied": "bf16"}))
+            self.succeed("convert", paths[-1], "--base", bases[0], "-o", self.path(f"d{i}.zt"), "-q")
+            bases.insert(0, self.path(f"d{i}.zt"))
+            loaded = example.load(bases[0], bases[1:])
+            self.assertEqual({name: content for name, (_, _, content) in loaded.items()},
+                             dict({name: data.tobytes() for name, (_, _, data) in model.items()}, tied=model["bf16"][2].tobytes()))
+
+    def test_the_same_bytes_however_it_is_run(self):
+        old, new = self.pair(count=5_000_001)
+        first = None
+        for options in (("-T", "1"), ("-T", "4"), ("-T", "3", "--memory", "1MiB")):
+            self.succeed("convert", new, "--base", old, "-o", self.path("d.zt"), "-fq", *options)
+            first = first or self.path("d.zt").read_bytes()
+            self.assertEqual(self.path("d.zt").read_bytes(), first, options)
+            self.succeed("convert", self.path("d.zt"), "-o", self.path("made.zt"), "-fq", *options)
+        piped = self.succeed("convert", new, "--base", old, "-o", "-", "-q")
+        self.assertEqual(piped, first)
+        self.succeed("convert", new, "-o", self.path("whole.zt"), "-q")
+        self.same(self.path("made.zt"), self.path("whole.zt"))
+
+    def test_bases(self):
+        """A base that is wrong, missing, changed or its own is an error that names both ids, and nothing is written."""
+        old, new = self.pair()
+        self.succeed("convert", old, "-o", self.path("old.zt"), "-q", "--spec", "2.0")
+        old_id, out = self.json("id", "--json", self.path("old.zt"))["id"], self.path("out.zt")
+        self.succeed("convert", new, "--base", self.path("old.zt"), "-o", self.path("d.zt"), "-q")
+        new_id = read_zt(self.path("d.zt"))["attributes"]["ztstream.delta"]["id"]
+        _, other = self.pair(seed=2)
+        self.succeed("convert", other, "-o", self.path("other.zt"), "-q", "--spec", "2.0")
+        other_id = self.json("id", "--json", self.path("other.zt"))["id"]
+        shutil.copy(self.path("d.zt"), self.put("own/old.zt", b""))  # a delta of what has its name
+        self.fail_with(USAGE, "convert", self.path("own/old.zt"), "-o", out, says=(
+            "in the chain of its own bases", f"'old.zt' ({new_id}), a delta of 'old.zt' ({old_id})"))
+        self.fail_with(USAGE, "convert", self.path("d.zt"), "--base", new, "-o", out, says=(
+            "it is not the base of any delta here", str(self.path("old.zt"))))
+        os.rename(self.path("old.zt"), self.path("elsewhere.zt"))
+        self.fail_with(USAGE, "convert", self.path("d.zt"), "-o", out, says=(
+            f"'d.zt' ({new_id}), a delta of 'old.zt' ({old_id})", "was not found", str(self.path("old.zt"))))
+        self.fail_with(USAGE, "convert", self.path("d.zt"), "--base", self.path("other.zt"), "-o", out,
+                       says=(old_id, other_id, "is another"))
+        self.fail_with(USAGE, "convert", self.path("d.zt"), "--base", other, "-o", out, says=(old_id, "is another"))
+        self.succeed("convert", self.path("d.zt"), "--base", self.path("elsewhere.zt"), "-o", out, "-q")
+        # The base changes after the delta was made: one value, which no id tells.
+        data = bytearray(old.read_bytes())
+        self.succeed("convert", new, "--base", old, "-o", self.path("e.zt"), "-q")
+        data[8 + int.from_bytes(data[:8], "little") + 10] ^= 1
+        old.write_bytes(data)
+        self.fail_with(USAGE, "convert", self.path("e.zt"), "-o", self.path("bad.zt"), says=(old_id, "is another"))
+        self.assertFalse(self.path("bad.zt").exists())
+
+    def test_chains(self):
+        rng = numpy.random.default_rng(3)
+        model = {"w": ("BF16", [30_000], values(rng, "BF16", 30_000)), "b": ("F32", [9], values(rng, "F32", 9))}
+        before = self.model("s0.safetensors", model)
+        for i in range(1, 65):
+            elements = model["w"][2].copy().view("<u2")
+            elements += (rng.random(30_000) < 0.01).astype("<u2")
+            model = dict(model, w=("BF16", [30_000], elements.view("u1")))
+            after = self.model(f"s{i}.safetensors", model)
+            self.succeed("convert", after, "--base", before, "-o", self.path(f"d{i}.zt"), "-q", "--no-sync")
+            before = self.path(f"d{i}.zt")
+        self.succeed("convert", before, "-o", self.path("made.zt"), "-q")
+        self.succeed("diff", self.path("made.zt"), after)
+        self.succeed("convert", after, "--base", before, "-o", self.path("d65.zt"), "-q")
+        self.fail_with(USAGE, "convert", self.path("d65.zt"), "-o", self.path("no.zt"), says="more than 64 deltas")
+        # A base that is far away, and given by its name.
+        shutil.move(self.path("s0.safetensors"), self.path("far"))
+        self.fail_with(USAGE, "convert", self.path("d2.zt"), "-o", self.path("no.zt"), says="'s0.safetensors'")
+        self.succeed("convert", self.path("d2.zt"), "--base", self.path("far"), "-o", self.path("yes.zt"), "-q")
+        self.succeed("diff", self.path("yes.zt"), self.path("s2.safetensors"))
+
+    def test_folders_files_and_shards(self):
+        rng = numpy.random.default_rng(5)
+        for name in ("a", "b"):
+            folder = self.path(name)
+            folder.mkdir()
+            rng = numpy.random.default_rng(5)
+            model = {f"layers.{i}.w": ("BF16", [64, 64], values(rng, "BF16", 4096)) for i in range(8)}
+            if name == "b":
+                for each in model.values():
+                    each[2].view("<u2")[::100] += 1
+            (folder / "model.safetensors").write_bytes(encode(model))
+            (folder / "config.json").write_text(json.dumps({"step": name}))
+            (folder / "licence.txt").write_text("the same")
+        a, b = self.path("a"), self.path("b")
+        self.succeed("convert", b, "--base", a, "-o", self.path("d.zt"), "-q")
+        self.succeed("convert", self.path("d.zt"), "-o", self.path("made.zt"), "-q", "--raw")
+        self.succeed("convert", b, "-o", self.path("whole.zt"), "-q", "--raw")
+        self.same(self.path("made.zt"), self.path("whole.zt"))
+        self.succeed("extract", self.path("d.zt"), "-o", str(self.path("back")) + "/", "--to", "safetensors", "-q")
+        self.same_folders(self.path("back"), b)
+        for spec in ("1.2", "2.0"):
+            for shard in ("2/3", "1/3", "3/3"):  # tasks that know nothing of each other
+                self.succeed("convert", b, "--base", a, "-o", self.path(f"m{spec}.zt"), "--shards", "3", "--shard", shard, "-q",
+                             "--spec", spec)
+            self.succeed("join", *sorted(self.folder.glob(f"m{spec}-*.zt")), "-o", self.path(f"m{spec}.zt"), "-q")
+            joined = self.path(f"m{spec}.zt" + (".index.json" if spec == "1.2" else ""))
+            self.succeed("diff", joined, b)
+            self.succeed("convert", joined, "-o", self.path("made.zt"), "-fq", "--raw", "--spec", spec)
+            self.succeed("convert", b, "-o", self.path("whole.zt"), "-fq", "--raw", "--spec", spec)
+            self.succeed("verify", self.path("made.zt"), "--against", b)
+
+    def test_damage(self):
+        """A delta or a base that was changed never gives a wrong value with status 0."""
+        old, new = self.pair(count=20_000)
+        self.succeed("convert", new, "-o", self.path("whole.zt"), "-q")
+        whole = self.path("whole.zt").read_bytes()
+        self.succeed("convert", old, "-o", self.path("base.zt"), "-q", "--digest", "none")
+        for spec in ("1.2", "2.0"):
+            self.succeed("convert", new, "--base", self.path("base.zt"), "-o", self.path("d.zt"), "-fq", "--spec", spec)
+            generator = random.Random(7)
+            files = {name: self.path(name).read_bytes() for name in ("d.zt", "base.zt")}
+            for i in range(int(os.environ.get("ZT_COUNT", "100"))):
+                name = generator.choice(sorted(files))
+                data = bytearray(files[name])
+                at = generator.randrange(len(data))
+                if i % 4 == 3:
+                    del data[at:]
+                else:
+                    data[at] ^= 1 << generator.randrange(8)
+                self.path(name).write_bytes(data)
+                run = self.run_program("convert", self.path("d.zt"), "-o", self.path("out.zt"), "-fq")
+                self.assertIn(run.returncode, (0, USAGE, INVALID, support.UNSUPPORTED), run.stderr)
+                self.path(name).write_bytes(files[name])
+                if run.returncode == 0:
+                    made, wanted = read_zt(self.path("out.zt"))["objects"], read_zt(self.path("whole.zt"))["objects"]
+                    for tensor in made.keys() & wanted.keys():
+                        self.assertEqual(made[tensor]["components"]["data"]["bytes"], wanted[tensor]["components"]["data"]["bytes"],
+                                         (spec, i, name, at))
+        self.assertTrue(whole)
+
+    def test_what_is_refused(self):
+        old, new = self.pair()
+        out = self.path("d.zt")
+        self.fail_with(USAGE, "convert", new, "--base", old, "--base", new, "-o", out, says="one base")
+        self.fail_with(USAGE, "convert", new, "--base", old, "--canonical", "-o", out, says="--canonical")
+        self.fail_with(USAGE, "convert", new, "--base", old, "--spec", "1.1", "-o", out, says="1.2 and 2.0")
+        self.succeed("convert", new, "--base", old, "-o", out, "-q")
+        self.fail_with(USAGE, "convert", new, "--base", out, "-o", out, "-f", says="it is an input")
