@@ -1,4 +1,5 @@
 """s3:// as input and output: signatures, credentials, parts, publication, and what is left where a store fails."""
+import itertools
 import json
 import os
 import pathlib
@@ -432,46 +433,51 @@ class Sink(S3):
 
     def test_signals(self):
         """While parts are sent; and while the last of them takes longer than a run may after a signal."""
+        self.at_once(Sink.signalled, [(signal.SIGINT, 0.3, 1.5), (signal.SIGTERM, 0.6, 1.5), (signal.SIGINT, 0.1, 8)])
+
+    def signalled(self, case):
+        number, wait, pause = case
         large = remote_server.big_file(self.path("large.safetensors"), tensors=30)
-        for number, wait, pause in ((signal.SIGINT, 0.3, 1.5), (signal.SIGTERM, 0.6, 1.5), (signal.SIGINT, 0.1, 8)):
-            self.server.fault = lambda request, pause=pause: time.sleep(pause) if "partNumber" in request.query else None
-            started = subprocess.Popen([support.PROGRAM, "convert", large, "-o", "s3://out/m.zt", "--part-size", "5MiB"],
-                                       env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
-            until = time.monotonic() + 20
-            while not self.store.uploads and time.monotonic() < until:
-                time.sleep(0.02)
-            time.sleep(wait)
-            started.send_signal(number)
-            _, errors = started.communicate(timeout=60)
-            self.assertEqual(support.shell_status(started), support.INTERRUPTED, errors)
-            self.nothing_left()
-            self.assertIsNone(self.content())
+        self.server.fault = lambda request: time.sleep(pause) if "partNumber" in request.query else None
+        started = subprocess.Popen([support.PROGRAM, "convert", large, "-o", "s3://out/m.zt", "--part-size", "5MiB"],
+                                   env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
+        until = time.monotonic() + 20
+        while not self.store.uploads and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(wait)
+        started.send_signal(number)
+        _, errors = started.communicate(timeout=60)
+        self.assertEqual(support.shell_status(started), support.INTERRUPTED, (case, errors))
+        self.nothing_left()
+        self.assertIsNone(self.content(), case)
 
     def test_a_signal_while_it_is_published(self):
         """The store has done it, and its answer comes after the signal: the object is the run's output. Or the answer does not come."""
-        for options, publishes in (([], lambda request: request.method == "PUT"),
-                                   (["--part-size", "5MiB"], lambda request: request.method == "POST" and "uploadId" in request.query)):
-            for number, pause, status in ((signal.SIGINT, 4, support.DONE), (signal.SIGTERM, 20, support.INTERRUPTED)):
-                with self.subTest(options=options, pause=pause):
-                    late, asked = threading.Event(), threading.Event()
+        ways = (([], lambda request: request.method == "PUT"),
+                (["--part-size", "5MiB"], lambda request: request.method == "POST" and "uploadId" in request.query))
+        endings = ((signal.SIGINT, 4, support.DONE), (signal.SIGTERM, 20, support.INTERRUPTED))
+        self.at_once(Sink.published_late, list(itertools.product(ways, endings)))
 
-                    def answer_late(answer, pause=pause, late=late, asked=asked):
-                        asked.set()
-                        late.wait(pause)
+    def published_late(self, case):
+        (options, publishes), (number, pause, status) = case
+        late, asked = threading.Event(), threading.Event()
 
-                    self.server.fault = lambda request, publishes=publishes, late=answer_late: Change(late) if publishes(request) else None
-                    started = subprocess.Popen([support.PROGRAM, "convert", self.file, "-f", "-o", "s3://out/m.zt", *options],
-                                               env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
-                    self.assertTrue(asked.wait(20))
-                    started.send_signal(number)
-                    _, errors = started.communicate(timeout=60)
-                    late.set()
-                    self.assertEqual(support.shell_status(started), status, errors)
-                    self.assertEqual(self.content(), self.want)
-                    self.store.buckets["out"].clear()
-                    if status == support.INTERRUPTED:
-                        self.assertIn(b"whether it was published is not known; look at the object", errors)
-                        self.assertEqual(b"abort-multipart-upload" in errors, bool(options))
+        def answer_late(answer):
+            asked.set()
+            late.wait(pause)
+
+        self.server.fault = lambda request: Change(answer_late) if publishes(request) else None
+        started = subprocess.Popen([support.PROGRAM, "convert", self.file, "-f", "-o", "s3://out/m.zt", *options],
+                                   env=dict(os.environ, **self.environment), stderr=subprocess.PIPE)
+        self.assertTrue(asked.wait(20), case)
+        started.send_signal(number)
+        _, errors = started.communicate(timeout=60)
+        late.set()
+        self.assertEqual(support.shell_status(started), status, (case, errors))
+        self.assertEqual(self.content(), self.want, case)
+        if status == support.INTERRUPTED:
+            self.assertIn(b"whether it was published is not known; look at the object", errors, case)
+            self.assertEqual(b"abort-multipart-upload" in errors, bool(options), case)
 
     def test_a_signal_while_the_store_refuses_a_condition(self):
         """The warning waits until the signal's thread has let go of the lines."""

@@ -351,9 +351,9 @@ def try_files(program, library, rows, keep):
 def run_files(program, library, files, keep=None, jobs=None):
     """As try_files, by several processes."""
     jobs = jobs or len(os.sched_getaffinity(0))
-    spawned = multiprocessing.get_context("spawn")
+    forked = multiprocessing.get_context("fork")  # what is imported is there
     step = max(1, min(50, len(files) // jobs // 4 + 1))
-    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=spawned) as pool:
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=forked) as pool:
         parts = [pool.submit(try_files, program, library, files[at:at + step], keep) for at in range(0, len(files), step)]
         for part in parts:
             yield from part.result()

@@ -2,6 +2,7 @@
 
 The program is named by the environment variable ZTSTREAM, the data folder by ZT_TEST_DATA (ctest sets both).
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -71,6 +72,21 @@ class EndToEnd(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-e2e-"))
         self.addCleanup(shutil.rmtree, self.folder)
+
+    def at_once(self, check, cases):
+        """check(test, case) of all cases at the same time, for cases that mostly wait. Each has a test of this class, with what its
+        setUp makes."""
+        def run(case):
+            test = type(self)(self._testMethodName)
+            try:
+                test.setUp()
+                check(test, case)
+            finally:
+                test.doCleanups()
+
+        with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+            for future in [pool.submit(run, case) for case in cases]:
+                future.result()
 
     def sanitized(self):
         """True where sanitizers take memory of their own."""
