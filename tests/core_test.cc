@@ -165,6 +165,8 @@ TEST(StatusTest, KeepsAdviceApartFromTheFact) {
   EXPECT_EQ(Message(two), "a: f");
   EXPECT_EQ(AdviceName(Advice::kVoidDtype), "void_dtype");
   EXPECT_TRUE(WithAdvice(OkStatus(), Advice::kExclude).ok());
+  EXPECT_EQ(AdviceOf(WithAdvice(WithAdvice(InvalidData("g"), Advice::kShards), two)),
+            (std::vector{Advice::kShards, Advice::kMemory, Advice::kExclude}));
   EXPECT_TRUE(AdviceOf(OkStatus()).empty());
 }
 

@@ -376,7 +376,8 @@ class Finder {
     named.codes.object = named.scales.object = IndexOf(codes);
     named.scheme = codes.name.ends_with(".qweight") ? "gptq or awq" : "pack-quantized";
     ZT_RETURN_IF_ERROR(CheckMethod(named, {"gptq", "awq", "compressed-tensors"}));
-    if (!declared_->ok()) return WithFile(InvalidData(Message(declared_->status())), config_.file);
+    if (!declared_->ok())
+      return WithFile(WithCode(declared_->status(), StatusCode::kDataLoss), config_.file);
     const Declared& declared = **declared_;
     if (Anchor(declared.scheme) != codes.name.substr(module.size()))
       return InvalidData("it is no part of " + Quote(method_) + ", which " + config_.file +
@@ -384,7 +385,7 @@ class Finder {
     const auto recipe = Recognize(declared, tensors_, module);
     if (!recipe.ok()) {
       return recipe.status().code() == StatusCode::kUnimplemented
-                 ? InvalidData(Message(recipe.status()))
+                 ? WithCode(recipe.status(), StatusCode::kDataLoss)
                  : recipe.status();
     }
     return AddRecipe(declared.scheme, *recipe, codes, module);

@@ -305,7 +305,7 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
     return IoError("bucket " + name.bucket + " has no such object (" + said + ")");
   if (status == 403 && code.empty())
     said += "; the credentials do not allow it, or there is no such object";
-  const Status why = IoError(said);
+  const Status why = WithAdvice(IoError(said), problem);
   return refusal.advice ? WithAdvice(why, *refusal.advice) : why;
 }
 

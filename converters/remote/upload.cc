@@ -428,8 +428,9 @@ class Upload final : public Sink {
                                                                       "a CompleteMultipartUploadResult")
                                               : client_->Explain(s3_, *answer);
       if (unknown_) {
-        return IoError("whether it was published is not known: " + std::string(Message(why)) +
-                       LookAtIt(s3_, id_));
+        return WithAdvice(IoError("whether it was published is not known: " +
+                                  std::string(Message(why)) + LookAtIt(s3_, id_)),
+                          why);
       }
       if (status == 409)
         return IoError("another run wrote the object at the same moment; run it again");

@@ -300,9 +300,8 @@ class Metadata {
     }
     // Do not use the error's own context, which names the chunk's tensor.
     if (chunk.ok()) return chunk;
-    Status why = MakeStatus(chunk.status().code(), name + ": " + Message(chunk.status()));
-    for (const Advice advice : AdviceOf(chunk.status())) why = WithAdvice(why, advice);
-    return why;
+    return WithAdvice(MakeStatus(chunk.status().code(), name + ": " + Message(chunk.status())),
+                      chunk.status());
   }
   // OK unless there is the head of a safetensors file: of a writer whose SerializationFormat is
   // SAFETENSORS, all tensors of a file are one.

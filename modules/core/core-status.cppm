@@ -106,6 +106,8 @@ enum class Advice : std::uint8_t {
 std::string_view AdviceName(Advice advice);
 // Adds advice to an error, after what was added before; the same again, or for OK, adds nothing.
 Status WithAdvice(const Status& status, Advice advice);
+// Adds the advice of another error, whose message this one repeats.
+Status WithAdvice(const Status& status, const Status& of);
 // What was added, in that order.
 std::vector<Advice> AdviceOf(const Status& status);
 

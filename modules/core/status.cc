@@ -123,6 +123,12 @@ Status WithAdvice(const Status& status, Advice advice) {
   return out;
 }
 
+Status WithAdvice(const Status& status, const Status& of) {
+  Status out = status;
+  for (const Advice advice : AdviceOf(of)) out = WithAdvice(out, advice);
+  return out;
+}
+
 std::vector<Advice> AdviceOf(const Status& status) {
   std::vector<Advice> out;
   const std::string names = Get(status, kAdvice).value_or("");

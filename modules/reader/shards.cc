@@ -291,9 +291,11 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
     const std::filesystem::path file = root.parent_path() / named;
     if (IsUrl(path)) {
       const bool there = found.status().code() == StatusCode::kUnimplemented;
-      return MakeStatus(found.status().code(),
-                        Quote(file.string()) + ": " + Message(found.status()) +
-                            (there ? "" : "; on a server shards are found by their names alone"));
+      return WithAdvice(
+          MakeStatus(found.status().code(),
+                     Quote(file.string()) + ": " + Message(found.status()) +
+                         (there ? "" : "; on a server shards are found by their names alone")),
+          found.status());
     }
     const auto digest = ParseDigest(shard.digest);
     std::string other = "; its digest is of no kind that is known here, so no other file can be it";
@@ -306,10 +308,9 @@ ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
     if (!std::filesystem::exists(file, error) && !error) {
       return InvalidData(Quote(file.string()) + " is missing" + other);
     }
-    Status why = MakeStatus(found.status().code(),
-                            Quote(file.string()) + ": " + Message(found.status()) + other);
-    for (const Advice advice : AdviceOf(found.status())) why = WithAdvice(why, advice);
-    return why;
+    return WithAdvice(MakeStatus(found.status().code(),
+                                 Quote(file.string()) + ": " + Message(found.status()) + other),
+                      found.status());
   };
 }
 
