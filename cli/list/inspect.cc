@@ -147,6 +147,7 @@ ListedComponent ListComponent(const TensorSource& source, ComponentId id) {
     row.unknown_encoding = stored->unknown_encoding;
     row.undecodable = stored->undecodable;
     row.digest = stored->digest;
+    row.big_endian = stored->big_endian;
     row.offset = stored->offset;
     row.length = stored->length;
     row.file = Repeated(stored->shard);

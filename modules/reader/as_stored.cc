@@ -65,7 +65,8 @@ class StoredSource final : public TensorSource {
                     .offset = c.offset,
                     .length = c.length,
                     .digest = c.digest,
-                    .undecodable = c.undecodable};
+                    .undecodable = c.undecodable,
+                    .big_endian = c.big_endian};
     if (c.shard == 0) {
       form.file = file_bytes_.get();
       form.mappable = reader_->CheckMappable(id).ok();

@@ -58,6 +58,7 @@ struct StoredForm {
   std::string_view undecodable = {};  // the reason, if it cannot be decoded
   ByteSource* file = nullptr;         // to which `offset` applies; null for a shard's
   bool mappable = false;              // its declared bytes can be mapped from `file`
+  bool big_endian = false;            // its numbers are stored so
 };
 
 // A file of several that a root or an index names.

@@ -304,6 +304,13 @@ class Sparse(Versions):
         source = self.put("in.zt", make_zt.encode_01([self.entry("sparsecoo", swapped, data_endianness="big")]))
         self.fail_with(UNSUPPORTED, "convert", source, "-o", self.path("out.zt"), says="data_endianness 'big'")
 
+    def test_a_listing_says_big_endian(self):
+        numbers = {"name": "t", "dtype": "float32", "shape": [2], "data": bytes(8)}
+        source = self.put("in.zt", make_zt.encode_01([{**numbers, "data_endianness": "big"}, {**numbers, "name": "u"}]))
+        for files in ([source], [source, source]):
+            lines = self.succeed("inspect", "-v", *files).decode().splitlines()
+            self.assertEqual(["big-endian" in line for line in lines if "raw" in line], [True, False] * len(files), lines)
+
     def test_indices_that_tensors_of_two_shapes_share(self):
         """They are held to the shape of each."""
         def both(*shapes):
