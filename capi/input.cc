@@ -16,12 +16,6 @@ namespace {
 // The bytes that ReadWhole reads at once.
 constexpr std::size_t kStep = 4 << 20;
 
-// True for a path that may be a single file.
-bool IsOneFile(const std::string& path, Store& store) {
-  if (IsIndexPath(path)) return false;  // of several, whose digests it may state
-  return IsUrl(path) ? !store.IsFolder(path) : store.IsFile(path);
-}
-
 }  // namespace
 
 ObjectView Input::object(std::uint32_t index) const {

@@ -44,7 +44,7 @@ bool HasFile(const TensorSource& source, const std::string& path) {
 // A .zt file as it is stored: no digest is computed on the way to a range. Shards are checked.
 StatusOr<std::unique_ptr<TensorSource>> Open(const Args& args) {
   SourceOptions options = args.source_options();
-  options.as_stored = !IsIndexPath(args.file()) && !TheStore().IsFolder(args.file());
+  options.as_stored = IsOneFile(args.file(), TheStore());
   ZT_ASSIGN_OR_RETURN(auto source, OpenInputs({args.file()}, options));
   // One blob of several arrays (0.1.0), which is taken apart for a conversion.
   const auto is_mixed = [](const Object& each) {

@@ -401,6 +401,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAsBase(const std::string& path,
 
 }  // namespace
 
+bool IsOneFile(const std::string& path, Store& store) {
+  return !IsIndexPath(path) && !store.IsFolder(path);
+}
+
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path, Store& store) {
   auto bytes = store.Open(path);
   std::error_code error;
