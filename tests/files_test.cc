@@ -64,6 +64,25 @@ TEST(Files, AreRefusedByTheirPaths) {
   EXPECT_EQ(refuse({"a", "a"}), "tensor '__meta__/files/a': the name was added before");
 }
 
+TEST(Files, DoNotMeetThoseOfWeights) {
+  const auto refuse = [](const Value& folder) {
+    Bytes file;
+    const auto writer = To(file);
+    EXPECT_TRUE(writer->AddFile("a/b", Content("x")).ok());
+    writer->SetAttributes({{std::string(kFolderAttribute), folder}});
+    const Status status = writer->Finish();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(AdviceOf(status), std::vector{Advice::kMetadata});
+    return Text(status);
+  };
+  const std::string attribute = "attribute 'ztstream.folder': ";
+  EXPECT_EQ(refuse("text"), attribute + "it is not an array");
+  EXPECT_EQ(refuse(ToValue(std::vector<WeightFile>{{"a/B", ""}})),
+            attribute + "path 'a/B': it differs from 'a/b' only in case");
+  EXPECT_EQ(refuse(ToValue(std::vector<WeightFile>{{"m", ""}, {"a", ""}})),
+            attribute + "path 'a': it is a folder of 'a/b'");
+}
+
 TEST(Files, HaveOneName) {
   Bytes file;
   const auto writer = To(file);

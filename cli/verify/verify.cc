@@ -231,8 +231,6 @@ class Verification {
       const auto digest = ParseDigest(shard.digest);
       found.shard_digests += digest.ok() && digest->kind != DigestKind::kNone ? 1 : 0;
     }
-    const auto weights = FindWeightFiles(reader->manifest().attributes, reader->files());
-    if (!weights.ok()) found.problems.push_back({path, {"", "", Fact(weights.status())}});
     for (VerifyProblem& problem : report.problems) {
       problem.message += AdviceText(args_, problem.advice);
       found.problems.push_back({path, std::move(problem)});

@@ -1,5 +1,4 @@
-// zt.convert.files — files beside the weights: the files of a folder as a source, and the attribute
-// from which the same folder is restored.
+// zt.convert.files — files beside the weights: the files of a folder as a source.
 export module zt.convert.files;
 
 import zt.std;
@@ -31,22 +30,5 @@ StatusOr<std::unique_ptr<TensorSource>> SelectFiles(
 // The source with `prefix` before the names of its objects.
 std::unique_ptr<TensorSource> PrefixNames(std::unique_ptr<TensorSource> source,
                                           const std::string& prefix);
-
-// The attribute of a model from a folder: an array with a map for each file of weights, of `path`,
-// `kind` ("safetensors"), `header`, the unchanged bytes before the tensors, and `prefix`, if the
-// model's names of its tensors begin with a folder and '/'. From it the files are restored byte for
-// byte. Without a header, after a conversion that changes tensors, or if the weights were in a
-// format that is not written, `from`, a new file takes the path.
-inline constexpr std::string_view kFolderAttribute = "ztstream.folder";
-struct WeightFile {
-  std::string path, prefix;
-  std::vector<std::byte> header = {};  // empty: not kept
-  std::string from = {};               // "torch"
-};
-Value ToValue(std::span<const WeightFile> files);
-// Reads the attribute; empty if it is missing. kDataLoss if it has another form, or if a path is
-// invalid or also belongs to one of `files`.
-StatusOr<std::vector<WeightFile>> FindWeightFiles(const Value::Map& attributes,
-                                                  std::span<const FileEntry> files);
 
 }  // namespace zt

@@ -20,6 +20,7 @@ constexpr std::size_t kMaxSegmentBytes = 255;
 constexpr std::size_t kMaxDepth = 16;
 // Characters that Windows forbids in names, besides control characters and '/'.
 constexpr std::string_view kForbidden = "\\:<>\"|?*";
+constexpr std::string_view kSafetensors = "safetensors";
 
 Status Refuse(std::string_view path, const std::string& rule) {
   return InvalidData("path " + Quote(path.substr(0, 128)) + ": " + rule);
@@ -89,6 +90,34 @@ bool IsFileOf(std::string_view format, const Value::Map& attributes) {
   if (format == kFileFormat) return true;
   return format == "dense" && !attributes.empty() &&
          IsOne(FindMember(attributes, kDenseFileAttribute));
+}
+
+// The text of a member of an entry of kFolderAttribute; empty if it is missing.
+std::string TextOf(const Value& entry, std::string_view key) {
+  const Value* const text = FindMember(*entry.AsMap(), key);
+  return text == nullptr ? std::string() : *text->AsString();
+}
+
+Status CheckWeightFile(const Value& entry) {
+  const auto member = [map = entry.AsMap()](std::string_view key) {
+    return map == nullptr ? nullptr : FindMember(*map, key);
+  };
+  const auto is_text = [](const Value* value) {
+    return value == nullptr || value->AsString() != nullptr;
+  };
+  const Value* const path = member("path");
+  const Value* const kind = member("kind");
+  const Value* const header = member("header");
+  if (path == nullptr || !is_text(path) || kind == nullptr || *kind != Value(kSafetensors))
+    return InvalidData("an entry has no path and kind 'safetensors'");
+  if ((header != nullptr && header->AsBytes() == nullptr) || !is_text(member("prefix")) ||
+      !is_text(member("from"))) {
+    return InvalidData(
+        "an entry has a header that is no bytes, or a prefix or an origin that is no text");
+  }
+  const std::string prefix = TextOf(entry, "prefix");
+  if (prefix.empty() || prefix.find('/') == prefix.size() - 1) return OkStatus();
+  return InvalidData("the prefix " + Quote(prefix) + " does not end in its one '/'");
 }
 
 }  // namespace
@@ -212,6 +241,51 @@ std::vector<FileEntry> ListFiles(const Manifest& manifest) {
     files.push_back(FileEntryOf(Declare(manifest.objects[i]), i));
   }
   return files;
+}
+
+Value ToValue(std::span<const WeightFile> files) {
+  Value::Array array;
+  for (const WeightFile& file : files) {
+    Value::Map map;  // in the order of the manifest
+    if (!file.from.empty()) map.emplace_back("from", file.from);
+    map.emplace_back("kind", kSafetensors);
+    map.emplace_back("path", file.path);
+    if (!file.header.empty()) map.emplace_back("header", file.header);
+    if (!file.prefix.empty()) map.emplace_back("prefix", file.prefix);
+    array.emplace_back(std::move(map));
+  }
+  return array;
+}
+
+Status CheckWeightFiles(const Value::Map& attributes, FilePaths& paths) {
+  const Value* const value = FindMember(attributes, kFolderAttribute);
+  if (value == nullptr) return OkStatus();
+  const auto check = [&]() -> Status {
+    if (value->AsArray() == nullptr) return InvalidData("it is not an array");
+    for (const Value& entry : *value->AsArray()) {
+      ZT_RETURN_IF_ERROR(CheckWeightFile(entry));
+      ZT_RETURN_IF_ERROR(paths.Add(TextOf(entry, "path")));
+    }
+    return OkStatus();
+  };
+  return Annotate(check(), "attribute " + Quote(kFolderAttribute));
+}
+
+StatusOr<std::vector<WeightFile>> FindWeightFiles(const Value::Map& attributes,
+                                                  std::span<const FileEntry> files) {
+  FilePaths paths;
+  for (const FileEntry& file : files) ZT_RETURN_IF_ERROR(paths.Add(file.path));
+  ZT_RETURN_IF_ERROR(CheckWeightFiles(attributes, paths));
+  std::vector<WeightFile> found;
+  const Value* const value = FindMember(attributes, kFolderAttribute);
+  if (value == nullptr) return found;
+  for (const Value& entry : *value->AsArray()) {
+    const Value* const header = FindMember(*entry.AsMap(), "header");
+    found.push_back({TextOf(entry, "path"), TextOf(entry, "prefix"),
+                     header == nullptr ? Value::Bytes() : *header->AsBytes(),
+                     TextOf(entry, "from")});
+  }
+  return found;
 }
 
 }  // namespace zt

@@ -1,5 +1,5 @@
-// zt.format:files — files that travel with a model (profile ztstream.file/1): their declaration,
-// and the rules of their paths.
+// zt.format:files — files that travel with a model (profile ztstream.file/1): their declaration, the
+// rules of their paths, and the attribute from which the same folder is restored.
 export module zt.format:files;
 
 import zt.std;
@@ -60,5 +60,24 @@ FileEntry FileEntryOf(const Object& object, std::uint32_t index);
 StatusOr<std::vector<FileEntry>> ListFiles(std::span<const Object> objects);
 // The files of a manifest, which its reader has checked.
 std::vector<FileEntry> ListFiles(const Manifest& manifest);
+
+// The attribute of a model from a folder: an array with a map for each file of weights, of `path`,
+// `kind` ("safetensors"), `header`, the unchanged bytes before the tensors, and `prefix`, if the
+// model's names of its tensors begin with a folder and '/'. From it the files are restored byte for
+// byte. Without a header, after a conversion that changes tensors, or if the weights were in a
+// format that is not written, `from`, a new file takes the path.
+inline constexpr std::string_view kFolderAttribute = "ztstream.folder";
+struct WeightFile {
+  std::string path, prefix;
+  std::vector<std::byte> header = {};  // empty: not kept
+  std::string from = {};               // "torch"
+};
+Value ToValue(std::span<const WeightFile> files);
+// Checks the attribute, if there is one, and adds its paths to those of the files. kDataLoss if it
+// has another form, or if a path is invalid or there already.
+Status CheckWeightFiles(const Value::Map& attributes, FilePaths& paths);
+// Reads the attribute; empty if it is missing. Errors as of CheckWeightFiles.
+StatusOr<std::vector<WeightFile>> FindWeightFiles(const Value::Map& attributes,
+                                                  std::span<const FileEntry> files);
 
 }  // namespace zt

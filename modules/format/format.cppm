@@ -47,7 +47,7 @@ StatusOr<Manifest> DecodeManifest(std::span<const std::byte> bytes, const Traile
 
 // Validates the layout (1.2 §3 to §5): every blob is aligned and within [header, data_end), blobs
 // are disjoint or identical, raw lengths and decoded sizes match shape and dtype, known formats
-// have their components, indices have a dtype of the version.
+// have their components, indices have a dtype of the version, paths of files keep the rules.
 Status CheckLayout(const Manifest& manifest, std::uint64_t data_end);
 // The part of CheckLayout that concerns one object, wherever its blobs lie. The message names the
 // component, not the object.

@@ -171,6 +171,7 @@ Status Dialect::CheckLayout(const Manifest& manifest, std::uint64_t data_end) co
       ZT_RETURN_IF_ERROR(WithTensor(paths.Add(file.path), object.name));
     }
   }
+  ZT_RETURN_IF_ERROR(CheckWeightFiles(manifest.attributes, paths));
   return Cite(CheckDisjoint(manifest, blobs), "2.4");
 }
 

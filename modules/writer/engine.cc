@@ -514,6 +514,8 @@ Status Engine::Publish(const Value::Map& attributes) {
 
 // ---- objects whose bytes come in pieces ---------------------------------------------------------
 
+  ZT_RETURN_IF_ERROR(
+      WithAdvice(AsInvalidArgument(CheckWeightFiles(attributes, paths_)), Advice::kMetadata));
 void Engine::Open(OpenObject& object) {
   object.engine = this;
   open_ = &object;

@@ -71,6 +71,10 @@ class Planner {
     plan_.allow_fraction_loss = options_.allow_fraction_loss;
     ZT_RETURN_IF_ERROR(
         WithFile(CheckExpressible(plan_.attributes, options_.spec), source_.file({})));
+    FilePaths paths;  // against the files, the writer checks them
+    ZT_RETURN_IF_ERROR(
+        WithFile(WithAdvice(CheckWeightFiles(plan_.attributes, paths), Advice::kMetadata),
+                 source_.file({})));
     ZT_RETURN_IF_ERROR(WithFile(budget_.Take(plan_.attributes), source_.file({})));
     zt::internal::ReserveHuge(plan_.objects, source_.objects().size());
     for (std::uint32_t i = 0; i < source_.objects().size(); ++i) {

@@ -140,5 +140,5 @@ def rows():
             if number == 0 or rule not in seen:
                 yield f"paths {paths} in {form}", form[:3], content, MALFORMED, rule
         seen.add(rule)
-    for rule, content in profiles():
-        yield f"a model: {rule}", "1.2", content, MALFORMED, rule
+    for number, (rule, content) in enumerate((*profiles(), *weights())):
+        yield f"a model: {rule}, {number}", "1.2", content, MALFORMED, rule
