@@ -453,8 +453,8 @@ void AddUp(Node& node) {
     AddUp(*child);
     node.tensors += child->tensors;
     node.tied += child->tied;
-    node.parameters += child->parameters;
-    node.bytes += child->bytes;
+    AddSaturated(node.parameters, child->parameters);
+    AddSaturated(node.bytes, child->bytes);
     // A sum: layers are alike whatever the order of their tensors.
     node.likeness += Mix(std::hash<std::string_view>()(child->part), child->likeness);
   }

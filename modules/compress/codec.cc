@@ -47,6 +47,12 @@ Status CheckFrames(const CodecParameters& parameters, std::span<const Frame> fra
   return OkStatus();
 }
 
+Status Codec::CheckFrame(const CodecParameters& parameters, std::span<const std::byte> in,
+                         std::uint64_t content) const {
+  std::vector<std::byte> decoded(content);
+  return DecodeFrame(parameters, in, decoded);
+}
+
 bool Codec::IsBounded(const CodecParameters&) const { return true; }
 
 const Codec* FindCodec(Encoding encoding) {

@@ -108,6 +108,10 @@ class Codec {
   // Verifies the frame's own checksum, if it has one.
   virtual Status DecodeFrame(const CodecParameters& parameters, std::span<const std::byte> in,
                              std::span<std::byte> out) const = 0;
+  // What can be told about the frame `in` without decoding it: kDataLoss if DecodeFrame to `content`
+  // bytes would find another frame, or none. A frame that does not say its size is decoded.
+  virtual Status CheckFrame(const CodecParameters& parameters, std::span<const std::byte> in,
+                            std::uint64_t content) const;
   // Makes a decoder for a whole stream, with or without a trailer. `content_bytes` may be
   // kUnknownSize if only ReadSome is called.
   virtual std::unique_ptr<StreamDecoder> OpenStream(const CodecParameters& parameters,
@@ -144,6 +148,8 @@ class SeekableZstd : public Codec {
   StatusOr<std::optional<std::vector<Frame>>> ReadFrames(
       const StreamReader& read, std::uint64_t stream_bytes,
       std::uint64_t content_bytes) const override;
+  Status CheckFrame(const CodecParameters& parameters, std::span<const std::byte> in,
+                    std::uint64_t content) const override;
 };
 
 // Codec::DecodeFrame and OpenStream of zstd, which byte planes use too. Contexts are pooled.

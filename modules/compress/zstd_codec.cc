@@ -209,19 +209,50 @@ StatusOr<std::optional<std::vector<Frame>>> SeekableZstd::ReadFrames(
   return frames;
 }
 
-Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) {
-  static auto* const contexts = new zt::internal::ObjectPool<DContext>;
+namespace {
+
+Status OtherSize(std::uint64_t size, std::uint64_t declared) {
+  return InvalidData("a zstd frame yields " + std::to_string(size) + " bytes, " +
+                     std::to_string(declared) + " were declared");
+}
+
+// Checks what can be told of a frame of `content` bytes without decoding it. False if it does not say
+// its size.
+StatusOr<bool> CheckHeader(std::span<const std::byte> in, std::uint64_t content) {
   // `in` must be exactly one frame: a seek table with wrong offsets must not pass.
   const std::size_t frame = ZSTD_findFrameCompressedSize(in.data(), in.size());
   if (ZSTD_isError(frame)) return ZstdError(frame);
   if (frame != in.size()) return InvalidData("the zstd seek table does not match the frames");
-  // ZSTD_decompressDCtx ignores the limit, which the other decoder has.
   ZSTD_frameHeader header;
-  if (ZSTD_getFrameHeader(&header, in.data(), in.size()) == 0 &&
-      header.windowSize > std::max<std::uint64_t>(std::uint64_t{1} << kMaxWindowLog, out.size())) {
+  if (const std::size_t failed = ZSTD_getFrameHeader(&header, in.data(), in.size()))
+    return ZstdError(failed);
+  const bool skipped = header.frameType == ZSTD_skippableFrame;
+  const std::uint64_t stated = skipped ? 0 : header.frameContentSize;
+  const bool sized = stated != ZSTD_CONTENTSIZE_UNKNOWN;
+  if (sized && stated != content) return OtherSize(stated, content);
+  if (skipped) return sized;
+  // ZSTD_decompressDCtx ignores the limit, which the other decoder has.
+  if (header.windowSize > std::max(std::uint64_t{1} << kMaxWindowLog, content)) {
     return InvalidData("the zstd stream takes too much memory for decoding: its window has " +
                        std::to_string(header.windowSize) + " bytes");
   }
+  if (header.dictID != 0) return InvalidData("the zstd stream needs a dictionary");
+  return sized;
+}
+
+}  // namespace
+
+Status SeekableZstd::CheckFrame(const CodecParameters& parameters, std::span<const std::byte> in,
+                                std::uint64_t content) const {
+  ZT_ASSIGN_OR_RETURN(const bool sized, CheckHeader(in, content));
+  if (sized) return OkStatus();
+  std::vector<std::byte> decoded(content);
+  return DecodeFrame(parameters, in, decoded);
+}
+
+Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) {
+  static auto* const contexts = new zt::internal::ObjectPool<DContext>;
+  ZT_RETURN_IF_ERROR(CheckHeader(in, out.size()).status());
   auto held = contexts->Take();
   DContext context = held ? *std::move(held) : MakeDContext();
   if (context == nullptr) return IoError("cannot make a zstd context: out of memory");
@@ -229,11 +260,7 @@ Status DecodeZstdFrame(std::span<const std::byte> in, std::span<std::byte> out) 
       ZSTD_decompressDCtx(context.get(), out.data(), out.size(), in.data(), in.size());
   if (ZSTD_isError(size)) return ZstdError(size);
   contexts->Give(std::move(context));
-  if (size != out.size()) {
-    return InvalidData("a zstd frame yields " + std::to_string(size) + " bytes, " +
-                       std::to_string(out.size()) + " were declared");
-  }
-  return OkStatus();
+  return size == out.size() ? OkStatus() : OtherSize(size, out.size());
 }
 
 namespace {

@@ -105,7 +105,7 @@ Status Read(Batch& batch, BufferPool& pool) {
                       .offset = chunk.input_offset,
                       .count = chunk.input_bytes,
                       .apart = state.apart,
-                      .stream = state.copied == nullptr ? nullptr : &state.copied->extent,
+                      .stream = state.copied == nullptr ? nullptr : &state.copied->stream.extent,
                       .name = &chunk.object->name});
   }
   std::vector<ComponentRange*> all;
@@ -162,6 +162,25 @@ class TransformStage {
   BufferPool& pool_;
 };
 
+// Checks the frames of a chunk of a copied stream. If its digest does not match, that is the error.
+Status CheckCopied(const WriterChunk& chunk) {
+  const auto& [stream, frames] = *chunk.state->copied;
+  const Codec& codec = *FindCodec(stream.encoding);
+  auto frame = std::ranges::lower_bound(frames, chunk.input_offset, {}, &Frame::offset);
+  Status status;
+  for (; status.ok() && frame != frames.end() &&
+         frame->offset < chunk.input_offset + chunk.input_bytes;
+       ++frame) {
+    status = codec.CheckFrame(
+        stream.parameters, chunk.bytes().subspan(frame->offset - chunk.input_offset, frame->bytes),
+        frame->content_bytes);
+  }
+  if (status.ok()) return status;
+  const auto& [bytes, begin, length] = stream.extent;
+  ZT_RETURN_IF_ERROR(ReadThrough(*bytes, begin, begin + length, [](auto...) { return true; }));
+  return status;
+}
+
 // Validates bools and sparse indices, whose bytes readers would refuse. The record stage reports
 // the result. If a stage may have changed the size of chunks, they must come in order.
 StageOf<Batch> ValidateDataStage(bool sizes_change) {
@@ -171,7 +190,7 @@ StageOf<Batch> ValidateDataStage(bool sizes_change) {
       chunk.offset =
           std::exchange(state.validated_bytes, state.validated_bytes + chunk.bytes().size());
     if (state.check != nullptr) chunk.found = state.check->Look(chunk.offset, chunk.bytes());
-    return OkStatus();
+    return state.copied == nullptr ? OkStatus() : CheckCopied(chunk);
   };
   return EachChunk(sizes_change ? StageOrder::kInChain : StageOrder::kParallel, step);
 }

@@ -116,6 +116,16 @@ bool CanKeep(const EncodedStream& stream, std::span<const Frame> frames, std::si
   return content <= traits.max_frame_bytes && CheckFrames(stored, traits, frames).ok();
 }
 
+// The bytes of a copied stream from `at` to the end of a frame: about kRawChunk, and one frame at
+// least, so that a chunk holds whole frames.
+std::uint64_t WholeFrames(std::span<const Frame> frames, std::uint64_t at) {
+  const auto first = std::ranges::lower_bound(frames, at, {}, &Frame::offset);
+  if (first == frames.end()) return kRawChunk;  // the seek table
+  const auto end = [](const Frame& frame) { return frame.offset + frame.bytes; };
+  const auto after = std::ranges::upper_bound(frames, at + kRawChunk, {}, end);
+  return end(after > first ? after[-1] : *first) - at;
+}
+
 // Notes which blobs of the plan others share.
 Status IndexSharedBlobs(PlanState& run) {
   const std::vector<PlannedObject>& objects = run.plan.objects;
@@ -287,7 +297,8 @@ void Engine::RegisterForFinish(TensorSource& source) {
 
 // The stream is copied as a whole if its table of frames adds up to the declared size, a digest of
 // the stored bytes tells whether it is damaged, the output's digests cover stored bytes too, and no
-// rule concerns the content. Otherwise each frame is copied, and also decoded for rules and digest.
+// rule concerns the content: then its frames are checked, and not decoded. Otherwise each frame is
+// copied, and also decoded for rules and digest.
 // A stream without a table is encoded anew: only decoding it tells how much it holds.
 Status Engine::KeepFrames(ComponentState& state) const {
   const auto stream = state.source->encoded(state.id);
@@ -298,8 +309,9 @@ Status Engine::KeepFrames(ComponentState& state) const {
   ZT_ASSIGN_OR_RETURN(std::vector<Frame> frames, state.source->Frames(state.id));
   if (frames.empty()) return OkStatus();
   const ContainerTraits& traits = Traits(options.spec);
-  if (!traits.digests_decoded && stream->guarded && state.check == nullptr) {
-    state.copied = std::make_unique<const EncodedStream>(*stream);
+  if (!traits.digests_decoded && stream->guarded && state.check == nullptr &&
+      std::ranges::none_of(frames, [](const Frame& frame) { return frame.bytes == 0; })) {
+    state.copied = std::make_unique<const KeptFrames>(KeptFrames{*stream, std::move(frames)});
     state.storage.compression = Compression::kNone;
     state.storage.codec = nullptr;
     return OkStatus();
@@ -339,7 +351,7 @@ CutRule Engine::RuleOf(const ComponentState& component) const {
   rule.raw = component.storage.codec == nullptr;
   rule.content = ChunkBytes(component);
   if (component.copied != nullptr) {
-    rule.bytes = component.copied->extent.length;
+    rule.bytes = component.copied->stream.extent.length;
     return rule;
   }
   if (component.declared_bytes != kUnknownSize) rule.bytes = component.declared_bytes;
@@ -355,6 +367,7 @@ Status Engine::EnqueueComponent(const std::shared_ptr<ComponentState>& component
                                 std::uint64_t input_bytes) {
   Cuts cuts = cutter_.Begin(RuleOf(*component), input_bytes);
   while (!cuts.done()) {
+    if (component->copied != nullptr) cuts.Take(WholeFrames(component->copied->frames, cuts.at()));
     const Cut cut = cuts.Next();
     WriterChunk chunk;
     chunk.object = component->object.get();
@@ -481,8 +494,8 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
     }
     const std::uint64_t bytes =
         source.objects()[state->id.object].components[state->id.component].bytes;
-    ZT_RETURN_IF_ERROR(
-        EnqueueComponent(state, state->copied != nullptr ? state->copied->extent.length : bytes));
+    ZT_RETURN_IF_ERROR(EnqueueComponent(
+        state, state->copied != nullptr ? state->copied->stream.extent.length : bytes));
   }
   return OkStatus();
 }
@@ -501,6 +514,8 @@ Status Engine::Flush() {
 
 Status Engine::Publish(const Value::Map& attributes) {
   ZT_RETURN_IF_ERROR(Flush());
+  ZT_RETURN_IF_ERROR(
+      WithAdvice(AsInvalidArgument(CheckWeightFiles(attributes, paths_)), Advice::kMetadata));
   ZT_RETURN_IF_ERROR(publisher_.Begin());
   for (Alias& alias : aliases_) record_.manifest.AddAlias(std::move(alias.name), alias.of);
   auto manifest = record_.manifest.Finish(attributes);
@@ -514,8 +529,6 @@ Status Engine::Publish(const Value::Map& attributes) {
 
 // ---- objects whose bytes come in pieces ---------------------------------------------------------
 
-  ZT_RETURN_IF_ERROR(
-      WithAdvice(AsInvalidArgument(CheckWeightFiles(attributes, paths_)), Advice::kMetadata));
 void Engine::Open(OpenObject& object) {
   object.engine = this;
   open_ = &object;

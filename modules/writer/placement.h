@@ -61,6 +61,10 @@ class Cuts {
   Cuts(const CutRule& rule, std::uint64_t first_content, std::uint64_t input_bytes)
       : rule_(rule), step_(first_content / rule.out_unit * rule.in_unit), total_(input_bytes) {}
   bool done() const { return begun_ && at_ == total_; }
+  // The offset in the input at which the next chunk begins.
+  std::uint64_t at() const { return at_; }
+  // The next chunk has this many bytes of the input, if there are so many.
+  void Take(std::uint64_t bytes) { step_ = bytes; }
   Cut Next() {
     Cut cut;
     cut.input_offset = at_;

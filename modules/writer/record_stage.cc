@@ -30,7 +30,7 @@ std::uint64_t ContentOfCopied(const WriterChunk& chunk) {
   const ComponentState& state = *chunk.state;
   if (chunk.last) return state.declared_bytes;
   const double share = static_cast<double>(chunk.input_offset + chunk.input_bytes) /
-                       static_cast<double>(state.copied->extent.length);
+                       static_cast<double>(state.copied->stream.extent.length);
   return static_cast<std::uint64_t>(share * static_cast<double>(state.declared_bytes));
 }
 
@@ -42,8 +42,8 @@ StoredBlob BlobOf(const ComponentState& state, const StoredBlob& sums, std::uint
     blob.parameters = state.storage.parameters;
   }
   if (state.copied != nullptr) {
-    blob.encoding = state.copied->encoding;
-    blob.parameters = state.copied->parameters;
+    blob.encoding = state.copied->stream.encoding;
+    blob.parameters = state.copied->stream.parameters;
   }
   const bool combined = state.storage.digest == DigestKind::kCrc32c;
   blob.digest = combined ? Crc32cText(crc) : std::string(state.digest);

@@ -74,9 +74,9 @@ struct ComponentState {
   std::shared_ptr<UnorderedReader> apart;
   std::shared_ptr<const Transform> transform;
   bool ends_object = false;  // no component with a blob of its own follows
-  // If set, the source's whole stream is copied: it is read in place of the component, and
-  // `storage` says raw.
-  std::unique_ptr<const EncodedStream> copied;
+  // If set, the source's whole stream is copied: it is read in place of the component, in chunks of
+  // whole frames, and `storage` says raw.
+  std::unique_ptr<const KeptFrames> copied;
   // If set, the source's frames are copied one by one while their content is read too: a chunk is
   // one frame.
   std::unique_ptr<const KeptFrames> kept;

@@ -6,6 +6,8 @@ trying a release from outside; the others are variations of them.
 import hashlib
 import struct
 
+import zstandard
+
 import make_zt
 import make_zt2
 from agreement import BAD, DAMAGED, GOOD, MALFORMED, OPAQUE, REFUSED
@@ -238,6 +240,45 @@ def files_2_0():
     yield "unknown encoding of 2^62 bytes", None, encoded(bytes(8), 1 << 62, [0], "x.y/1", "x.y/1")
 
 
+def frames_1():
+    """(name, verdict, bytes, what must be said) of 1.2: streams of frames and a seek table, whose stored bytes have the digest stated."""
+    content = bytes(range(250)) * 36
+    cut = lambda *sizes: [content[sum(sizes[:i]):sum(sizes[:i + 1])] for i in range(len(sizes))]
+    frame = lambda piece, **fields: zstandard.ZstdCompressor(write_checksum=True, **fields).compress(piece)
+    pieces, others = cut(4096, 4096, 808), cut(5000, 3192, 808)
+    good, empty, skipped = [frame(piece) for piece in pieces], frame(b""), struct.pack("<II4x", 0x184D2A50, 4)
+    silent = [frame(piece, write_content_size=False) for piece in pieces]
+    # A frame whose header names dictionary 7: a bit of the descriptor, and a byte behind it.
+    foreign = [each[:4] + bytes([each[4] | 1]) + (b"\7" if each[4] & 32 else each[5:6] + b"\7") + each[6 - bool(each[4] & 32):] for each in good]
+    window = bytearray(silent[0])
+    window[5] = 18 << 3  # 2^28
+
+    def made(frames, sizes, entries=None):
+        table = b"".join(struct.pack("<II", *entry) for entry in entries or zip(map(len, frames), sizes))
+        stream = b"".join(frames) + struct.pack("<II", 0x184D2A5E, len(table) + 9) + table + struct.pack("<IBI", len(table) // 8, 0, 0x8F92EAB1)
+        algorithm = ("crc32c", "sha256")[len(stream) % 2]
+        return one(data_1(stream, shape=[sum(sizes)], encoding="zstd", uncompressed_length=sum(sizes), digest=make_zt.digest(algorithm, stream)))
+
+    sizes = [len(piece) for piece in pieces]
+    lengths = [len(each) for each in good]
+    apart = "the zstd seek table does not match the frames"
+    yield "frames", GOOD, made(good, sizes), ""
+    yield "frames of any size", GOOD, made([frame(piece) for piece in others], [5000, 3192, 808]), ""
+    yield "frames that do not say their size", GOOD, made(silent, sizes), ""
+    yield "frames with an empty one", GOOD, made([good[0], empty, *good[1:]], [4096, 0, 4096, 808]), ""
+    yield "frames with a skippable one", GOOD, made([good[0], skipped, *good[1:]], [4096, 0, 4096, 808]), ""
+    yield "frames of other sizes", DAMAGED, made([frame(piece) for piece in others], sizes), "a zstd frame yields 5000 bytes, 4096 were declared"
+    yield "frames that hold less", DAMAGED, made([*silent[:2], frame(pieces[2][:-1], write_content_size=False)], sizes), (
+        "a zstd frame yields 807 bytes, 808 were declared")
+    yield "frames of garbage", DAMAGED, made([bytes(100)] * 3, sizes), "the zstd stream is damaged"
+    yield "frames elsewhere", DAMAGED, made(good, sizes, [(lengths[0] - 1, 4096), (lengths[1] + 1, 4096), (lengths[2], 808)]), "the zstd stream is damaged"
+    yield "frames in one entry", DAMAGED, made(good, sizes, [(lengths[0] + lengths[1], 8192), (lengths[2], 808)]), apart
+    yield "frames behind a skippable one", DAMAGED, made([skipped + good[0], *good[1:]], sizes), apart
+    yield "frames of no bytes", DAMAGED, made(good, sizes, [(0, 0), *zip(lengths, sizes)]), "the zstd stream is damaged"
+    yield "frames of a dictionary", DAMAGED, made(foreign, sizes), "the zstd stream needs a dictionary"
+    yield "frames of a window of 256 MiB", DAMAGED, made([bytes(window), *silent[1:]], sizes), "its window has 268435456 bytes"
+
+
 def only_digest(digest):
     file = File()
     file.add("a", [8], data=file.part(bytes(8), digest=None) | {"digest": digest})
@@ -269,5 +310,6 @@ def rows():
     for version, made in (("0.1", files_0_1()), ("2.0", files_2_0())):
         for name, kind, content, *says in made:
             yield f"{version} {name}", version, content, kind or "", *says
-    for name, version, kind, content, *says in files_1():
+    frames = ((name, "1.2", kind, content, says) for name, kind, content, says in frames_1())
+    for name, version, kind, content, *says in (*files_1(), *frames):
         yield f"{version} {name}", version, content, kind or "", *says
