@@ -67,7 +67,9 @@ float Scalar(const CodeLayout& layout, std::span<const std::byte> row, std::size
       return static_cast<float>(static_cast<std::int8_t>(byte(i)));
     case Codes::kLowFirst: {
       unsigned code = 0;
-      for (unsigned b = 0; b < layout.bits; ++b) code |= Bit(row, i * layout.bits + b) << b;
+      const std::size_t per = layout.per_word;
+      const std::size_t at = per == 0 ? i * layout.bits : i / per * 32 + i % per * layout.bits;
+      for (unsigned b = 0; b < layout.bits; ++b) code |= Bit(row, at + b) << b;
       return layout.bits == 4 ? layout.values[code] : static_cast<float>(code);
     }
     case Codes::kHighNibble:
@@ -88,6 +90,12 @@ TEST_P(Quant, DecodesFromAnyCodeOn) {
       {{.kind = Codes::kLowFirst, .bits = 3}, {0}},
       {{.kind = Codes::kLowFirst, .bits = 4, .values = kE2m1Values}, {0}},
       {{.kind = Codes::kLowFirst, .bits = 8}, {0}},
+      {{.kind = Codes::kLowFirst, .bits = 1}, {0}},
+      {{.kind = Codes::kLowFirst, .bits = 5}, {0}},
+      {{.kind = Codes::kLowFirst, .bits = 7}, {0}},
+      {{.kind = Codes::kLowFirst, .bits = 3, .per_word = 10}, {0}},
+      {{.kind = Codes::kLowFirst, .bits = 5, .per_word = 6}, {0}},
+      {{.kind = Codes::kLowFirst, .bits = 7, .per_word = 4}, {0}},
       {{.kind = Codes::kHighNibble, .values = values}, {0}},
       {{.kind = Codes::kPicked, .unit = 1, .values = values}, {0, 4}},
       {{.kind = Codes::kPicked, .unit = 4, .values = kPlainValues}, {0, 4, 12, 16, 28}}};
@@ -131,6 +139,13 @@ TEST_P(Quant, ScalesRunsAndElements) {
           ExpectSame(got, want);
           got = x;
           ScaleEach(got, each_scale.data(), zero ? each_zero.data() : nullptr);
+          ExpectSame(got, want);
+          if (!zero) continue;
+          std::vector<std::uint32_t> groups;
+          for (std::size_t i = 0; i < count; ++i)
+            groups.push_back(static_cast<std::uint32_t>((into + i) / group));
+          got = x;
+          ScaleGathered(got, groups.data(), scales.data(), zeros.data());
           ExpectSame(got, want);
         }
       }

@@ -335,6 +335,7 @@ namespace {
 
 // Minimum cost of a band, which limits their number: bands_ is searched linearly.
 constexpr std::uint64_t kLeastCost = std::uint64_t{64} << 10;
+constexpr std::size_t kMostSpare = 4;  // bands whose views were served
 constexpr std::uint64_t kNoTile = std::uint64_t{1} << 63;
 
 }  // namespace
@@ -372,28 +373,43 @@ void StridedBands::Give(Band& band) {
   changed_.notify_all();
 }
 
-// Drops unused bands, the least recently used first, until `cost` fits. Returns the memory of a
-// dropped band of the same size, if there was one: fresh memory costs page faults.
+// Drops unused bands until `cost` fits, the least recently used first. Returns the memory of one of
+// the same size that has no view any more, or that was dropped: fresh memory costs page faults.
 Buffer StridedBands::MakeRoom(std::uint64_t cost, std::uint64_t size) {
   Buffer spare;
   std::uint64_t held = 0;
   for (const Band& band : bands_) held += band.cost;
-  for (auto band = bands_.begin(); band != bands_.end() && held + cost > limit_;) {
-    if (band->users > 0) {
-      ++band;
-      continue;
+  for (const bool reuses : {true, false}) {
+    for (auto band = bands_.begin(); band != bands_.end();) {
+      const bool fits = band->cost == cost && band->bytes.bytes().size() >= size;
+      if (reuses ? band->view != nullptr || !fits || !spare.empty()
+                 : band->users > 0 || held + cost <= limit_) {
+        ++band;
+        continue;
+      }
+      held -= band->cost;
+      if (fits) spare = std::move(band->bytes);
+      band = bands_.erase(band);
     }
-    held -= band->cost;
-    if (band->cost == cost && band->bytes.bytes().size() >= size) spare = std::move(band->bytes);
-    band = bands_.erase(band);
   }
   return spare;
 }
 
-// Drops the unused bands of a view.
+// Leaves the memory of one unused band of a view for the next views, drops the others.
 void StridedBands::Drop(const StridedView& view) {
   const std::lock_guard lock(mutex_);
-  bands_.remove_if([&](const Band& band) { return band.view == &view && band.users == 0; });
+  std::size_t spare = 0;
+  bool left = false;
+  for (auto band = bands_.end(); band != bands_.begin();) {
+    --band;
+    const bool own = band->view == &view && band->users == 0;
+    if (band->view != nullptr && !own) continue;
+    if ((own && std::exchange(left, true)) || ++spare > kMostSpare) {
+      band = bands_.erase(band);
+    } else {
+      band->view = nullptr;
+    }
+  }
 }
 
 Status StridedView::CopyFromBand(std::uint64_t index, const Box& box, std::uint64_t size,
@@ -407,7 +423,11 @@ Status StridedView::CopyFromBand(std::uint64_t index, const Box& box, std::uint6
     lock.unlock();
     std::memcpy(out.data(), band.bytes.bytes().data() + skip, out.size());
     lock.lock();
+    band.served += out.size();
   }
+  // Its memory is the next band's.
+  const bool served = band.served >= size && skip + out.size() == size && band.users == 1;
+  if (served && status.ok()) band.view = nullptr;
   bands_->Give(band);
   return status;
 }

@@ -24,8 +24,8 @@ std::vector<StridedAxis> CollapseAxes(std::span<const std::uint64_t> shape,
                                       std::span<const std::uint64_t> strides);
 
 // Memory for bands: parts of views that were gathered and not yet served as a whole, `limit` bytes
-// together. The views of a source share one StridedBands. A band stays until its view has been
-// served, or another band needs the memory. Thread-safe.
+// together. The views of a source share one StridedBands. A band stays until it has been served, or
+// another band needs the memory; the memory of some stays for the next ones. Thread-safe.
 class StridedBands {
  public:
   explicit StridedBands(std::uint64_t limit);
@@ -44,6 +44,7 @@ class StridedBands {
     std::uint64_t users = 0;      // threads that gather it or copy from it; it is not dropped
     std::uint64_t gathering = 0;  // threads that gather it
     bool begun = false;           // gathering has begun all tiles
+    std::uint64_t served = 0;     // bytes
     std::atomic<std::uint64_t> next_tile{0};  // the next tile to gather
     Status status = OkStatus();               // the first error of gathering
   };

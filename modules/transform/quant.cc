@@ -54,6 +54,14 @@ void DecodeStep(const CodeLayout& layout, const std::uint8_t* in, std::uint64_t 
     case Codes::kI8:
       return kernel::WidenI8(in, out.data(), out.size());
     case Codes::kLowFirst:
+      if (layout.per_word != 0) {
+        const std::size_t at = first % layout.per_word;  // of the first word
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          const std::size_t word = (at + i) / layout.per_word, code = (at + i) % layout.per_word;
+          codes[i] = DenseCode(in + 4 * word, layout.bits, code * layout.bits);
+        }
+        return kernel::WidenU8(codes, out.data(), out.size());
+      }
       if (layout.bits == 8) return kernel::WidenU8(in, out.data(), out.size());
       if (layout.bits != 4) {
         const auto before = static_cast<unsigned>(first % 8 * layout.bits % 8);  // bits, in `in`
@@ -67,7 +75,7 @@ void DecodeStep(const CodeLayout& layout, const std::uint8_t* in, std::uint64_t 
       Nibbles(in, true, first % 2 != 0, codes, out.size());
       break;
     case Codes::kPicked:
-      kernel::PickNibbles(in + shift / 8, layout.unit, shift % 8, codes, out.size());
+      kernel::PickNibbles(in, layout.unit, shift, codes, out.size());
       break;
   }
   kernel::LookUp16(codes, layout.values.data(), out.data(), out.size());
@@ -91,6 +99,8 @@ std::pair<std::uint64_t, std::uint64_t> BytesOfCodes(const CodeLayout& layout, s
     case Codes::kHighNibble:
       break;
   }
+  if (const std::uint64_t per = layout.per_word; per != 0 && layout.kind == Codes::kLowFirst)
+    return {first / per * 4, (first + count + per - 1) / per * 4};
   const unsigned bits = layout.kind == Codes::kLowFirst ? layout.bits : 4;
   // No overflow: eight codes have `bits` bytes.
   const auto byte = [&](std::uint64_t code, std::uint64_t round_up) {
@@ -117,6 +127,11 @@ void ScaleRuns(std::span<float> x, const float* scales, const float* zeros, std:
 }
 void ScaleEach(std::span<float> x, const float* scales, const float* zeros) {
   kernel::ScaleEach(x.data(), x.size(), scales, zeros);
+}
+
+void ScaleGathered(std::span<float> x, const std::uint32_t* groups, const float* scales,
+                   const float* zeros) {
+  kernel::ScaleGathered(x.data(), x.size(), groups, scales, zeros);
 }
 
 Status DecodeScales(const ElementType& element, std::span<const std::byte> in, float* out) {

@@ -31,10 +31,23 @@ void PickNibbles(const std::uint8_t* HWY_RESTRICT in, std::size_t unit, unsigned
   if (unit == 1) {
     for (std::size_t i = 0; i < count; ++i)
       out[i] = static_cast<std::uint8_t>((in[i] >> shift) & 15);
-  } else {
-    for (std::size_t i = 0; i < count; ++i)
-      out[i] = static_cast<std::uint8_t>((in[4 * i] >> shift) & 15);
+    return;
   }
+  std::size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  const hn::ScalableTag<std::uint32_t> d;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  const auto mask = hn::Set(d, 15);
+  const std::size_t lanes = hn::Lanes(d);
+  for (; i + lanes <= count; i += lanes) {
+    const auto words =
+        hn::BitCast(d, hn::LoadU(hn::Repartition<std::uint8_t, decltype(d)>(), in + 4 * i));
+    const auto nibbles = hn::And(hn::ShiftRightSame(words, static_cast<int>(shift)), mask);
+    hn::StoreU(hn::U8FromU32(nibbles), d8, out + i);
+  }
+#endif
+  for (; i < count; ++i)
+    out[i] = static_cast<std::uint8_t>((in[4 * i + shift / 8] >> shift % 8) & 15);
 }
 
 // Each byte of the entries is looked up by itself, 16 codes at once; then they are interleaved.
@@ -125,6 +138,23 @@ void ScaleEach(float* HWY_RESTRICT x, std::size_t count, const float* HWY_RESTRI
   }
 }
 
+void ScaleGathered(float* HWY_RESTRICT x, std::size_t count,
+                   const std::uint32_t* HWY_RESTRICT groups, const float* HWY_RESTRICT scales,
+                   const float* HWY_RESTRICT zeros) {
+  std::size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const std::size_t lanes = hn::Lanes(d);
+  for (; i + lanes <= count; i += lanes) {
+    const auto at = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(groups + i));
+    const auto difference = hn::Sub(hn::LoadU(d, x + i), hn::GatherIndex(d, zeros, at));
+    hn::StoreU(hn::Mul(difference, hn::GatherIndex(d, scales, at)), d, x + i);
+  }
+#endif
+  for (; i < count; ++i) x[i] = (x[i] - zeros[groups[i]]) * scales[groups[i]];
+}
+
 }  // namespace zt::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -164,6 +194,12 @@ void ScaleRuns(float* x, std::size_t count, const float* scales, const float* ze
 HWY_EXPORT(ScaleEach);
 void ScaleEach(float* x, std::size_t count, const float* scales, const float* zeros) {
   HWY_DYNAMIC_DISPATCH(ScaleEach)(x, count, scales, zeros);
+}
+
+HWY_EXPORT(ScaleGathered);
+void ScaleGathered(float* x, std::size_t count, const std::uint32_t* groups, const float* scales,
+                   const float* zeros) {
+  HWY_DYNAMIC_DISPATCH(ScaleGathered)(x, count, groups, scales, zeros);
 }
 
 }  // namespace zt::kernel

@@ -12,7 +12,7 @@ namespace zt::kernel {
 // The nibbles of each byte, the low one first, or the high one: out[2 * bytes].
 void UnpackNibbles(const std::uint8_t* in, std::size_t bytes, bool high_first, std::uint8_t* out);
 
-// out[i] is the nibble at `shift` (0 or 4) of byte in[i * unit]; unit is 1 or 4.
+// out[i] is the nibble at bit `shift` of the i-th unit of `unit` bytes, which is 1 or 4.
 void PickNibbles(const std::uint8_t* in, std::size_t unit, unsigned shift, std::uint8_t* out,
                  std::size_t count);
 
@@ -32,5 +32,8 @@ void ScaleRuns(float* x, std::size_t count, const float* scales, const float* ze
                std::size_t into, std::size_t group);
 // The same with a scale for each element.
 void ScaleEach(float* x, std::size_t count, const float* scales, const float* zeros);
+// The same with those of groups[i], which is below 2^31.
+void ScaleGathered(float* x, std::size_t count, const std::uint32_t* groups, const float* scales,
+                   const float* zeros);
 
 }  // namespace zt::kernel

@@ -16,8 +16,10 @@ enum class Codes : std::uint8_t {
 };
 struct CodeLayout {
   Codes kind = Codes::kE4m3;
-  unsigned bits = 8;  // of kLowFirst: 2, 3, 4 or 8
+  unsigned bits = 8;  // of kLowFirst: 1 to 8
   unsigned unit = 1;  // of kPicked: 1 or 4 bytes
+  // Of kLowFirst: the codes in each word of 4 bytes, whose other bits are unused; 0: there is no gap.
+  unsigned per_word = 0;
   // The values of codes of 4 bits.
   std::array<float, 16> values = {};
 };
@@ -43,6 +45,9 @@ void ScaleRuns(std::span<float> x, const float* scales, const float* zeros, std:
                std::size_t group);
 // The same with a scale for each element.
 void ScaleEach(std::span<float> x, const float* scales, const float* zeros);
+// The same with those of the group of each element, which is below 2^31; `zeros` is not null.
+void ScaleGathered(std::span<float> x, const std::uint32_t* groups, const float* scales,
+                   const float* zeros);
 
 // Scales as f32: of f32, f16, bf16, f8_e4m3fn, f8_e8m0, or u8, which is taken for f8_e8m0.
 // kUnimplemented for others.
