@@ -17,7 +17,7 @@ _ztstream() {
     show) options='--from --base --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     verify) options='--dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --against --canonical --from --base --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     extract) options='-o --output --to -f --force --no-sync --shard-size --dtype --on-overflow --allow-loss --dequantize --include --exclude --rename --from --base --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    diff) options='--include --exclude --rename --atol --rtol --attributes --from --base --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    diff) options='--dequantize --include --exclude --rename --atol --rtol --attributes --from --base --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     id) options='--digest --include --exclude --from --base --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     bench) options='--from --base --follow-links --no-sign-request --profile --region --endpoint-url --files --npy-void --folder --limit --runs -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
   esac
@@ -42,7 +42,8 @@ _ztstream() {
     *:--sort) values='name size offset' ;;
     *:--dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;
     *:--on-overflow) values='error inf saturate' ;;
-    *:--dequantize) values='f32 f16 bf16' ;;
+    convert:--dequantize|verify:--dequantize|extract:--dequantize) values='f32 f16 bf16' ;;
+    diff:--dequantize) values='f32 f16 bf16' ;;
     *:--quant) values='keep group' ;;
     *:--attributes) values='tensors none all' ;;
     *:--from) values='safetensors npy npz gguf torch onnx hdf5 zt' ;;

@@ -44,6 +44,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l 
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l on-overflow -x -a 'error inf saturate' -d 'error, inf or saturate'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l allow-loss -d 'Let integer types drop fractions'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract' -l dequantize -x -a 'f32 f16 bf16' -d 'Quantized tensors (FP8, GPTQ, GGUF) to f32, f16, bf16'
+complete -c ztstream -n '__fish_seen_subcommand_from diff' -l dequantize -x -a 'f32 f16 bf16' -d 'Compare numbers of TYPE in place of codes and scales (FP8, GPTQ)'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify' -l quant -x -a 'keep group' -d 'keep; group: one object a quantized module'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract id' -l include -x -d 'Only these old names, glob:PATTERN or regex; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from diff' -l include -x -d 'Only these, by their names in B: name, glob:PATTERN or regex; repeatable'

@@ -20,10 +20,12 @@ struct Rules {
   Status Resolve(const TensorSource& source) const;
   Status Resolve(std::span<const std::string_view> names) const;
   // Opens inputs as the rules need them: with numbers of f32 in place of quantized tensors for
-  // --dequantize, grouped for `quant` "group", else split if `split`.
+  // --dequantize, grouped for `quant` "group", else split if `split`. `rounded`: the numbers have the
+  // type that --dequantize names, where no plan converts them.
   StatusOr<std::unique_ptr<TensorSource>> Open(const Args& args,
                                                const std::vector<std::string>& inputs,
-                                               const SourceOptions& options, bool split) const;
+                                               const SourceOptions& options, bool split,
+                                               bool rounded = false) const;
   // --include and --exclude, which the plan's `keep` asks.
   Selector& selector() const;
 

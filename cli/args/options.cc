@@ -111,6 +111,8 @@ constexpr Option kOptions[] = {
     {kRules, 0, "allow-loss", "", kTensors, &Args::allow_loss, "Let integer types drop fractions"},
     {kRules, 0, "dequantize", "TYPE", kTensors, &Args::dequantize,
      "Quantized tensors (FP8, GPTQ, GGUF) to f32, f16, bf16", "", kFloats},
+    {kDiff, 0, "dequantize", "TYPE", kTensors, &Args::dequantize,
+     "Compare numbers of TYPE in place of codes and scales (FP8, GPTQ)", "", kFloats},
     {kConvert | kVerify, 0, "quant", "HOW", kTensors, &Args::quant,
      "keep; group: one object a quantized module", "keep", "keep group"},
     {kRules | kId, 0, "include", "WHICH", kTensors, &Args::include,

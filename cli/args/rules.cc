@@ -217,14 +217,20 @@ Status Rules::Resolve(std::span<const std::string_view> names) const {
 
 StatusOr<std::unique_ptr<TensorSource>> Rules::Open(const Args& args,
                                                     const std::vector<std::string>& inputs,
-                                                    const SourceOptions& options,
-                                                    bool split) const {
+                                                    const SourceOptions& options, bool split,
+                                                    bool rounded) const {
   if (args.dequantize.empty()) {
     if (args.quant == "group") return OpenGrouped(inputs, options);
     return split ? OpenUngrouped(inputs, options) : OpenInputs(inputs, options);
   }
-  ZT_ASSIGN_OR_RETURN(Dequantized made,
-                      OpenDequantized(inputs, options, ParseElementType(args.dequantize)->dtype));
+  // --dtype without a pattern comes before --dequantize.
+  const auto all = std::ranges::find_if(
+      set->rules, [](const Rule& rule) { return rule.kind >= Kind::kDType && !rule.names; });
+  DequantizeOptions numbers = {.torch_type = all->target.value_or(ElementType{DType::kF32}),
+                               .on_overflow = rounded ? OnOverflow::kInf : plan.on_overflow};
+  if (rounded) numbers.numbers = ParseElementType(args.dequantize)->dtype;
+  ZT_ASSIGN_OR_RETURN(Dequantized made, OpenDequantized(inputs, options, numbers));
+  if (rounded) set->rules.back().tensors += made.names.size();
   set->dequantized.insert(made.names.begin(), made.names.end());
   return std::move(made.source);
 }
@@ -313,21 +319,18 @@ Status CheckNoCodes(TensorSource& source, const Plan& plan) {
                                [](const auto& each) { return each.transform != nullptr; });
   };
   if (std::ranges::none_of(plan.objects, converted)) return OkStatus();
+  const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
+  if (std::ranges::none_of(source.objects(), part)) return OkStatus();
   const auto found = FindQuantized(source, {});
   const std::string wrong = found.ok() ? "" : TensorOf(found.status()).value_or("");
   std::unordered_map<std::uint32_t, const QuantizedTensor*> parts;
   for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
     for (const std::uint32_t member : (*found)[i].members) parts.emplace(member, &(*found)[i]);
   }
-  const auto like_scales = [](std::string_view name) {
-    constexpr std::string_view kSuffixes[] = {".scales", "_scale_inv", ".weight_scale", ".SCB",
-                                              ".absmax"};
-    return std::ranges::any_of(kSuffixes, [&](auto suffix) { return name.ends_with(suffix); });
-  };
   for (const PlannedObject& planned : plan.objects) {
     const ComponentId id = planned.components[0].source;
     const std::string& name = source.objects()[id.object].name;
-    if (!found.ok() && converted(planned) && (name == wrong || like_scales(name))) {
+    if (!found.ok() && converted(planned) && (name == wrong || NamesQuantizedPart(name))) {
       return AtTensor(source, id,
                       InvalidArgument("it is named like a part of a quantized tensor, which "
                                       "--dtype would not convert as a whole; --dequantize says: " +

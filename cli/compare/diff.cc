@@ -108,8 +108,10 @@ StatusOr<Comparison> Diff(const Args& args) {
   SourceOptions input = args.source_options();
   input.any_size = true;
   const std::vector<std::string> paths[] = {{args.inputs[0]}, {args.inputs[1]}};
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first, OpenUngrouped(paths[0], input));
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second, OpenUngrouped(paths[1], input));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> first,
+                      rules.Open(args, paths[0], input, true, true));
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> second,
+                      rules.Open(args, paths[1], input, true, true));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t of_first, MatchFiles(first, *second, paths[1], args));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t of_second, MatchFiles(second, *first, paths[0], args));
   CompareOptions options;

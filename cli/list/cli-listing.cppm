@@ -23,7 +23,8 @@ struct ListedObject {
   Shape shape;
   Value::Map attributes;
   std::vector<ListedComponent> components;
-  std::string path = {};  // of a file that goes with the model; empty for tensors
+  std::string path = {};       // of a file that goes with the model; empty for tensors
+  std::string quantized = {};  // how it holds codes: "gptq, 4 bits, groups of 128"; else empty
   std::shared_ptr<const TensorStats> stats = {};  // null unless requested
 
   // The usual name of its type: "bf16", "q4_0", "sparse_csr".

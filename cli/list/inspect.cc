@@ -73,6 +73,7 @@ std::string ObjectText(const ListedObject& object) {
                             {"kind", object.type()},
                             {"parameters", object.parameters()}});
   AddAttributes(out, object.attributes);
+  if (!object.quantized.empty()) AddMember(out, "quantized", object.quantized);
   AddMember(out, "components", components);
   if (object.stats != nullptr) AddMember(out, "stats", ToJson(*object.stats));
   return out + "}";
@@ -203,12 +204,7 @@ StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) 
 
 // Adds what is known of quantized tensors. What contradicts itself is listed without it.
 void AddQuantized(const Args& args, TensorSource& opened, Listing& listing) {
-  const auto may_be = [](const ListedObject& each) {
-    constexpr std::string_view kSuffixes[] = {"_scale_inv", ".weight_scale", ".scale",  ".SCB",
-                                              ".absmax",    "_blocks",       ".blocks", ".qweight"};
-    return std::ranges::any_of(
-        kSuffixes, [&](std::string_view suffix) { return each.name.ends_with(suffix); });
-  };
+  const auto may_be = [](const ListedObject& each) { return NamesQuantizedPart(each.name); };
   if (args.file() == "-" || std::ranges::none_of(listing.objects, may_be)) return;
   const StatusOr<QuantConfig> config = opened.format() == "zt"
                                            ? StatusOr<QuantConfig>(QuantConfig{})
@@ -216,7 +212,11 @@ void AddQuantized(const Args& args, TensorSource& opened, Listing& listing) {
   if (!config.ok()) return;
   const auto found = FindQuantized(opened, *config);
   if (!found.ok()) return;
-  for (const QuantizedTensor& each : *found) ++listing.quantized[each.scheme];
+  for (const QuantizedTensor& each : *found) {
+    ++listing.quantized[each.scheme];
+    ListedObject& codes = listing.objects[each.members.front()];  // in the order of the source
+    if (codes.name == opened.objects()[each.members.front()].name) codes.quantized = each.scheme;
+  }
 }
 
 // The operands. The first is a file, and each other one that exists; the rest are words that mean

@@ -319,7 +319,7 @@ std::string TableText(const Listing& listing, const TextOptions& options) {
     for (const ListedComponent& c : object.components) {
       lines.push_back({one ? name : name + c.role, std::string(Name(c.element)),
                        ShapeText(object, c), format, HumanBytes(c.length), EncodingText(c),
-                       c.shares ? "= " + *c.shares : "",
+                       c.shares ? "= " + *c.shares : object.quantized,
                        options.verbose ? c.digest : c.digest.substr(0, c.digest.find(':'))});
     }
     const auto bad = std::ranges::find_if(object.components,

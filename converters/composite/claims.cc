@@ -9,6 +9,11 @@ import zt.core;
 namespace zt::composite::internal {
 namespace {
 
+// The most parts ("a.b.c" has three) of an entry that names a module: one with more names none.
+constexpr std::size_t kMostParts = 32;
+// The most entries with wildcards elsewhere than at their end; more are not compared.
+constexpr std::size_t kMostPatterns = 1000;
+
 // A pair of positive numbers; nullopt for anything else.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> BlockOf(const Value::Map& map,
                                                                std::string_view key) {
@@ -26,7 +31,76 @@ const Value::Map* MapIn(const Value::Map& map, std::string_view key) {
   return value == nullptr ? nullptr : value->AsMap();
 }
 
+bool EndsPart(char c) { return c == '.' || c == '/'; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+
 }  // namespace
+
+std::optional<NamePattern> NamePattern::OfGlob(std::string_view text) {
+  NamePattern out;
+  for (const char c : text)
+    out.tokens_.push_back(c == '*' ? kAnything : c == '?' ? kAny : Token{c});
+  return out;
+}
+
+std::optional<NamePattern> NamePattern::OfRegex(std::string_view text) {
+  NamePattern out;
+  bool ends = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string_view rest = text.substr(i);
+    const auto one_of = [&](std::string_view characters, std::size_t at) {
+      return at < rest.size() && characters.find(rest[at]) != characters.npos;
+    };
+    if (rest == "$") {
+      ends = true;
+    } else if (rest[0] == '^' && i == 0) {  // where a match begins in any case
+    } else if (rest.starts_with(".*") || rest.starts_with(".+")) {
+      if (rest[1] == '+') out.tokens_.push_back(kAny);
+      out.tokens_.push_back(kAnything);
+      ++i;
+    } else if (rest.starts_with("\\d+") || rest.starts_with("[0-9]+")) {
+      out.tokens_.push_back(kDigits);
+      i += rest[0] == '[' ? 5 : 2;
+    } else if (rest[0] == '\\' && one_of(".-_/", 1)) {
+      out.tokens_.push_back({rest[1]});
+      ++i;
+    } else if (one_of("\\^$*+?()[]{}|", 0)) {
+      return std::nullopt;
+    } else {
+      out.tokens_.push_back(rest[0] == '.' ? kAny : Token{rest[0]});
+    }
+  }
+  if (!ends) out.tokens_.push_back(kAnything);
+  return out;
+}
+
+bool NamePattern::Matches(std::string_view name) const {
+  std::size_t token = 0, at = 0;
+  std::optional<std::pair<std::size_t, std::size_t>> retry;  // after the last kAnything
+  while (true) {
+    if (token == tokens_.size() && at == name.size()) return true;
+    if (token < tokens_.size() && tokens_[token] == kAnything) {
+      retry = {++token, at};
+      continue;
+    }
+    if (token < tokens_.size() && at < name.size()) {
+      const Token each = tokens_[token];
+      if (each == kDigits && IsDigit(name[at])) {
+        while (at < name.size() && IsDigit(name[at])) ++at;
+        ++token;
+        continue;
+      }
+      if (each == kAny || each == Token{name[at]}) {
+        ++token;
+        ++at;
+        continue;
+      }
+    }
+    if (!retry || retry->second == name.size()) return false;
+    token = retry->first;
+    at = ++retry->second;
+  }
+}
 
 Claims::Claims(const Configuration& config) : file_(config.file) {
   block = BlockOf(config.content, "weight_block_size");
@@ -46,22 +120,48 @@ Claims::Claims(const Configuration& config) : file_(config.file) {
     const Value* const list = FindMember(config.content, key);
     if (list == nullptr || list->AsArray() == nullptr) continue;
     for (const Value& each : *list->AsArray()) {
-      if (each.AsString() != nullptr) ignored_.push_back(*each.AsString());
+      if (each.AsString() != nullptr) AddIgnored(*each.AsString());
     }
   }
 }
 
+void Claims::AddIgnored(std::string_view text) {
+  if (text.empty()) return;
+  const bool regex = text.starts_with("re:");
+  if (!regex && text.find_first_of("*?") == text.size() - 1 && text.back() == '*') {
+    text.remove_suffix(1);
+    prefix_lengths_.insert(text.size());
+    prefixes_.emplace(text);
+    return;
+  }
+  if (regex || text.find_first_of("*?") != text.npos) {
+    auto pattern = regex ? NamePattern::OfRegex(text.substr(3)) : NamePattern::OfGlob(text);
+    if (pattern && patterns_.size() < kMostPatterns) patterns_.push_back(*std::move(pattern));
+    return;
+  }
+  const auto parts = 1 + static_cast<std::size_t>(std::ranges::count_if(text, EndsPart));
+  if (parts > kMostParts) return;
+  most_parts_ = std::max(most_parts_, parts);
+  ignored_.emplace(text);
+}
+
 bool Claims::IsIgnored(std::string_view name) const {
-  return std::ranges::any_of(ignored_, [&](std::string_view pattern) {
-    if (pattern.starts_with("re:")) return false;
-    if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
-    if (pattern.empty()) return false;
-    for (std::size_t at = 0; (at = name.find(pattern, at)) != name.npos; ++at) {
-      const std::size_t end = at + pattern.size();
-      if ((at == 0 || name[at - 1] == '.') && (end == name.size() || name[end] == '.')) return true;
+  if (name.ends_with(".weight")) name.remove_suffix(7);
+  // Each run of at most most_parts_ parts.
+  for (std::size_t begin = 0; !ignored_.empty(); ++begin) {
+    std::size_t end = begin;
+    for (std::size_t parts = 0; parts < most_parts_ && end <= name.size(); ++parts, ++end) {
+      while (end < name.size() && !EndsPart(name[end])) ++end;
+      if (ignored_.contains(name.substr(begin, end - begin))) return true;
     }
-    return false;
-  });
+    while (begin < name.size() && !EndsPart(name[begin])) ++begin;
+    if (begin == name.size()) break;
+  }
+  for (const std::size_t length : prefix_lengths_) {
+    if (length <= name.size() && prefixes_.contains(name.substr(0, length))) return true;
+  }
+  return std::ranges::any_of(patterns_,
+                             [&](const NamePattern& pattern) { return pattern.Matches(name); });
 }
 
 Status Claims::CheckGroups(const Weight& weight, std::string_view type) const {

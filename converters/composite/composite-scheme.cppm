@@ -38,6 +38,7 @@ struct Recipe {
   Shape shape;
   Value::Map attributes;
   std::vector<std::pair<std::string, std::uint32_t>> members;  // role, index of the source's object
+  unsigned per_word = 0;  // codes in a word whose other bits are unused; 0: words have no gaps
 };
 
 // From here on kUnimplemented means that a module keeps its separate tensors, for the reason in the
@@ -58,8 +59,10 @@ struct Declared {
   Scheme scheme = Scheme::kGptq;
   Value::Map config;             // the members that Recognize needs
   std::vector<Weights> weights;  // for pack-quantized; without duplicates
+  bool any_bits = false;
 };
-StatusOr<Declared> ReadDeclared(const Value::Map& config);
+// `any_bits`: of pack-quantized, entries of 1 to 8 bits apply, else of 2, 4 and 8.
+StatusOr<Declared> ReadDeclared(const Value::Map& config, bool any_bits = false);
 
 // Recognizes the module whose anchor is `module` + Anchor(declared.scheme).
 StatusOr<Recipe> Recognize(const Declared& declared, const Tensors& tensors,
@@ -73,6 +76,8 @@ constexpr std::uint64_t CeilDiv(std::uint64_t a, std::uint64_t b) { return a / b
 
 // The largest file of a configuration.
 inline constexpr std::uint64_t kMostConfigBytes = std::uint64_t{16} << 20;
+// The members of config.json that may hold it; the first that is there does.
+inline constexpr std::string_view kQuantMembers[] = {"quantization_config", "compression_config"};
 // The configuration in a file of this name, by its text; nullopt if it has none.
 StatusOr<std::optional<Value::Map>> QuantConfigIn(std::string_view name, std::string_view text);
 

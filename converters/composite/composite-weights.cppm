@@ -1,5 +1,9 @@
 // zt.convert.composite:weights — quantized tensors: where their codes and scales lie, and how they
 // combine. Internal.
+module;
+
+#include "core/name_table.h"
+
 module zt.convert.composite:weights;
 
 import zt.std;
@@ -72,14 +76,35 @@ struct Weight {
 struct Configuration {
   std::string file;
   Value::Map content;
+  std::string prefix = {};  // it is of tensors whose names begin so: "transformer/"
+};
+
+// kDataLoss, naming both files, if two configurations of one checkpoint say different methods, bits,
+// groups or formats.
+Status CheckAgree(const Configuration& first, const Configuration& second);
+
+// A glob, or a regular expression of a simple kind, for names of modules.
+class NamePattern {
+ public:
+  // '*' is anything, '?' any character.
+  static std::optional<NamePattern> OfGlob(std::string_view text);
+  // As Python's re.match compares: to be found at the beginning. Of literals, ".", ".*", ".+",
+  // "\\d+", "[0-9]+", escaped punctuation, "^" and "$"; nullopt for others.
+  static std::optional<NamePattern> OfRegex(std::string_view text);
+  bool Matches(std::string_view name) const;
+
+ private:
+  using Token = int;  // a character, or one of these
+  static constexpr Token kAnything = -1001, kAny = -1002, kDigits = -1003;
+  std::vector<Token> tokens_;
 };
 
 // What a configuration says of single modules.
 class Claims {
  public:
   explicit Claims(const Configuration& config);
-  // True if it names the tensor's module, or one around it, as not quantized. Regular expressions
-  // are not compared.
+  // True if it names the tensor's module, or one around it, as not quantized: by its name or a part
+  // of it, a glob, or a regular expression ("re:...") that NamePattern knows.
   bool IsIgnored(std::string_view name) const;
   // Compares bits and the size of groups of "int" or "float" codes with config_groups, if there are
   // any. kDataLoss names both.
@@ -92,15 +117,30 @@ class Claims {
     std::optional<std::int64_t> bits, size;
     std::string type, strategy;
   };
+  struct NameEqual {
+    using is_transparent = void;
+    bool operator()(std::string_view a, std::string_view b) const { return a == b; }
+  };
+  struct NameHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const { return zt::internal::HashOfName(name); }
+  };
+  using Names = std::unordered_set<std::string, NameHash, NameEqual>;
+  void AddIgnored(std::string_view text);
+
   std::string file_;
   std::vector<Group> groups_;
-  std::vector<std::string> ignored_;
+  Names ignored_, prefixes_;
+  std::size_t most_parts_ = 0;  // of one of ignored_
+  std::set<std::size_t> prefix_lengths_;
+  std::vector<NamePattern> patterns_;
 };
 
 // Finds the quantized tensors of a source, in the order of their codes, and compares them with the
-// configuration. kDataLoss, naming the tensor, if one contradicts itself or the configuration, or
-// lacks its scales.
-StatusOr<std::vector<Weight>> FindWeights(const Tensors& tensors, const Configuration& config);
+// configurations: each tensor with that of its prefix, else with the first, which has none.
+// kDataLoss, naming the tensor, if one contradicts itself or its configuration, or lacks its scales.
+StatusOr<std::vector<Weight>> FindWeights(const Tensors& tensors,
+                                          std::span<const Configuration> configs);
 
 // A configuration's text without its members on quantization, and with the element type `dtype`, as
 // torch names it. `text` must be a JSON object.

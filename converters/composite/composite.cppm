@@ -5,6 +5,7 @@ export module zt.convert.composite;
 import zt.std;
 import zt.core;
 import zt.source;
+import zt.transform;
 
 export namespace zt {
 
@@ -82,6 +83,9 @@ struct QuantizedTensor {
   std::vector<std::uint32_t> members;  // the objects that hold it: its codes first, its scales
 };
 
+// True if the name ends as that of a part of a quantized tensor does: "x.weight_scale", "x.qweight".
+bool NamesQuantizedPart(std::string_view name);
+
 // Finds the quantized tensors: DeepSeek's FP8 and FP4, gpt-oss, compressed-tensors, ModelOpt, GPTQ,
 // AWQ, bitsandbytes (docs/QUANTIZED.md). If `config` is empty, the configuration that the source has
 // among its attributes or files is taken. kDataLoss, naming the tensor, if one contradicts itself or
@@ -95,14 +99,25 @@ struct Dequantized {
   std::vector<std::string> names;  // of the tensors that were quantized
 };
 
-// The source with each quantized tensor as dense numbers of f32: a code's value times its scale,
-// computed in f32. Scales, zero points and the like are left out, groups of GroupQuantized are split
-// before. In the model's config.json, the quantization is left out and torch_dtype is set to `to`
-// (f32, f16, bf16), the type that the caller will convert to. `memory` limits the bytes that are
-// held to transpose codes, and, by itself, those of components that can only be read in order.
+struct DequantizeOptions {
+  // The type of the numbers: f32, to which they are computed, or f16 or bf16, to which they are then
+  // rounded.
+  DType numbers = DType::kF32;
+  ElementType torch_type = {DType::kF32};  // that the caller will convert to; config.json names it
+  // What becomes of a number that does not fit its type.
+  OnOverflow on_overflow = OnOverflow::kError;
+  // Limits the bytes that are held to transpose codes, and, by itself, those of components that can
+  // only be read in order.
+  std::uint64_t memory = std::uint64_t{1} << 30;
+};
+
+// The source with each quantized tensor as dense numbers: a code's value times its scale, computed
+// in f32. Scales, zero points and the like are left out, groups of GroupQuantized are split
+// before. In the model's config.json, the quantization is left out and torch_dtype is set.
 // kInvalidArgument if the configuration names a quantization and no tensor is stored so; else errors
-// as of FindQuantized. Reads fail with kDataLoss where stored indices of groups are out of range.
+// as of FindQuantized. Reads fail with kDataLoss where stored indices of groups are out of range,
+// and with kOutOfRange where a number does not fit its type.
 StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const QuantConfig& config,
-                                 DType to, std::uint64_t memory);
+                                 const DequantizeOptions& options);
 
 }  // namespace zt

@@ -7,21 +7,19 @@ module zt.convert.composite;
 
 import zt.std;
 import :scheme;
+import :weights;
 import zt.core;
 import zt.source;
 
 namespace zt {
-
-// The first of `members` that the JSON object `text` has, or the whole object if `members` is
-// empty; nullopt if it has none of them.
-extern "C++" StatusOr<std::optional<Value::Map>> ParseQuantConfig(
-    std::string_view text, std::span<const std::string_view> members);  // config_json.cc
 
 namespace {
 
 namespace fs = std::filesystem;
 
 using composite::internal::kMostConfigBytes;
+
+constexpr int kMostParts = 8;  // that a part of a model may be within
 
 StatusOr<std::optional<Value::Map>> ReadConfig(Store& store, const fs::path& path) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, store.Open(path.string()));
@@ -41,6 +39,7 @@ fs::path FolderOf(Store& store, const std::string& input) {
 }
 
 StatusOr<QuantConfig> FindInFolder(const fs::path& folder, const InputOptions& options) {
+  QuantConfig found;
   for (const std::string_view name : kQuantConfigFiles) {
     const fs::path path = folder / name;
     if (!options.store->IsFile(path.string())) continue;
@@ -48,20 +47,87 @@ StatusOr<QuantConfig> FindInFolder(const fs::path& folder, const InputOptions& o
         WithFile(CheckStaysInside(folder.string(), std::string(name), options), path.string()));
     auto content = ReadConfig(*options.store, path);
     if (!content.ok()) return WithFile(content.status(), path.string());
-    if (*content) return QuantConfig{std::string(name), **std::move(content), path.string()};
+    if (!*content) continue;
+    QuantConfig config = {std::string(name), **std::move(content), path.string()};
+    if (found.file.empty()) {
+      found = std::move(config);
+    } else {
+      ZT_RETURN_IF_ERROR(WithFile(composite::internal::CheckAgree({found.file, found.content},
+                                                                  {config.file, config.content}),
+                                  path.string()));
+    }
   }
-  return QuantConfig{};
+  return found;
+}
+
+// The configuration in an object of config.json, or in one within it for a part of the model
+// ("text_config"). kDataLoss if two parts have different ones.
+StatusOr<std::optional<Value::Map>> ConfigIn(const Value::Map& map, int depth) {
+  for (const std::string_view key : composite::internal::kQuantMembers) {
+    const Value* const value = FindMember(map, key);
+    if (value == nullptr || value->is_null()) continue;
+    if (value->AsMap() == nullptr) return InvalidData(std::string(key) + " is not a JSON object");
+    return std::optional(*value->AsMap());
+  }
+  std::optional<Value::Map> found;
+  std::string of;
+  for (const auto& [key, value] : map) {
+    if (depth == 0 || value.AsMap() == nullptr || !key.ends_with("_config")) continue;
+    ZT_ASSIGN_OR_RETURN(auto within, ConfigIn(*value.AsMap(), depth - 1));
+    if (!within) continue;
+    if (found && !(*found == *within))
+      return InvalidData(of + " and " + key + " have different quantizations");
+    found = std::move(within);
+    of = key;
+  }
+  return found;
+}
+
+// What two files may both say, by one name.
+struct Said {
+  std::string_view what;
+  std::optional<std::string> value;
+};
+std::array<Said, 5> SaidIn(const Value::Map& config) {
+  using composite::internal::FindInteger;
+  using composite::internal::FindString;
+  const auto number = [&](std::string_view a, std::string_view b) -> std::optional<std::string> {
+    auto found = FindInteger(config, a);
+    if (!found) found = FindInteger(config, b);
+    if (!found) return std::nullopt;
+    return std::to_string(*found);
+  };
+  const std::string method = composite::internal::MethodOf(config);
+  std::optional<std::string> format = FindString(config, "checkpoint_format");
+  if (method == "gptq" && !format) format = FindString(config, "format").value_or("gptq");
+  return {{{"the method", method.empty() ? std::nullopt : std::optional(method)},
+           {"bits", number("bits", "w_bit")},
+           {"group_size", number("group_size", "q_group_size")},
+           {"checkpoint_format", std::move(format)},
+           {"quant_algo", FindString(config, "quant_algo")}}};
 }
 
 }  // namespace
 
+Status composite::internal::CheckAgree(const Configuration& first, const Configuration& second) {
+  const auto a = SaidIn(first.content), b = SaidIn(second.content);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!a[i].value || !b[i].value || *a[i].value == *b[i].value) continue;
+    return InvalidData(second.file + " says " + std::string(a[i].what) + " " + Quote(*b[i].value) +
+                       ", and " + first.file + " " + Quote(*a[i].value));
+  }
+  return OkStatus();
+}
+
 StatusOr<std::optional<Value::Map>> composite::internal::QuantConfigIn(std::string_view name,
                                                                        std::string_view text) {
-  static constexpr std::string_view kOfModel[] = {"quantization_config", "compression_config"};
-  static constexpr std::string_view kOfModelOpt[] = {"quantization"};
-  if (name == "config.json") return ParseQuantConfig(text, kOfModel);
-  if (name == "hf_quant_config.json") return ParseQuantConfig(text, kOfModelOpt);
-  return ParseQuantConfig(text, {});
+  ZT_ASSIGN_OR_RETURN(Value::Map map, ParseJsonObject(text));
+  if (name == "config.json") return ConfigIn(map, kMostParts);
+  if (name != "hf_quant_config.json") return std::optional(std::move(map));
+  const Value* const within = FindMember(map, "quantization");
+  if (within == nullptr || within->is_null()) return std::optional<Value::Map>();
+  if (within->AsMap() == nullptr) return InvalidData("quantization is not a JSON object");
+  return std::optional(*within->AsMap());
 }
 
 std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs,

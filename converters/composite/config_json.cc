@@ -3,8 +3,6 @@
 #include <simdjson.h>
 
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -17,8 +15,7 @@ import zt.core;
 
 namespace zt {
 
-StatusOr<std::optional<Value::Map>> ParseQuantConfig(std::string_view text,
-                                                     std::span<const std::string_view> members);
+StatusOr<Value::Map> ParseJsonObject(std::string_view text);
 
 namespace {
 
@@ -75,13 +72,6 @@ StatusOr<Value> ToValue(const dom::element& element, int depth) {
 }  // namespace
 
 StatusOr<Value::Map> ParseJsonObject(std::string_view text) {
-  auto map = ParseQuantConfig(text, {});
-  if (!map.ok()) return map.status();
-  return **std::move(map);
-}
-
-StatusOr<std::optional<Value::Map>> ParseQuantConfig(std::string_view text,
-                                                     std::span<const std::string_view> members) {
   dom::parser parser;
   const simdjson::padded_string json(text);
   dom::element root;
@@ -91,21 +81,7 @@ StatusOr<std::optional<Value::Map>> ParseQuantConfig(std::string_view text,
   dom::object object;
   if (root.get_object().get(object) != simdjson::SUCCESS)
     return InvalidData("it is not a JSON object");
-  if (!members.empty()) {
-    bool found = false;
-    for (const std::string_view member : members) {
-      dom::element value;
-      if (object.at_key(member).get(value) != simdjson::SUCCESS || value.is_null()) continue;
-      if (value.get_object().get(object) != simdjson::SUCCESS) {
-        return InvalidData(std::string(member) + " is not a JSON object");
-      }
-      found = true;
-      break;
-    }
-    if (!found) return std::optional<Value::Map>();
-  }
-  ZT_ASSIGN_OR_RETURN(Value::Map map, ToMap(object, kMaxConfigDepth));
-  return std::optional(std::move(map));
+  return ToMap(object, kMaxConfigDepth);
 }
 
 }  // namespace zt

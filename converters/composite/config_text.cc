@@ -2,6 +2,7 @@
 module zt.convert.composite;
 
 import zt.std;
+import :scheme;
 import :weights;
 
 namespace zt::composite::internal {
@@ -45,48 +46,80 @@ std::vector<Member> MembersOf(std::string_view text) {
   return out;
 }
 
-}  // namespace
-
-std::string Unquantized(const std::string& text, std::string_view dtype) {
+bool IsQuantization(const Member& member) {
+  return std::ranges::find(kQuantMembers, member.key) != std::end(kQuantMembers) ||
+         member.key == "expert_dtype";
+}
+bool IsPart(std::string_view text, const Member& member) {
+  return member.key.ends_with("_config") && !IsQuantization(member) && text[member.value] == '{';
+}
+bool HasQuantization(std::string_view text) {
   const std::vector<Member> members = MembersOf(text);
-  const auto is_quantization = [](const Member& member) {
-    return member.key == "quantization_config" || member.key == "compression_config" ||
-           member.key == "expert_dtype";
-  };
+  return std::ranges::any_of(members, [&](const Member& member) {
+    return IsQuantization(member) ||
+           (IsPart(text, member) &&
+            HasQuantization(text.substr(member.value, member.end - member.value)));
+  });
+}
+
+// `adds`: an object without a type gets one.
+std::string Rewritten(std::string_view text, std::string_view dtype, bool adds) {
+  const std::vector<Member> members = MembersOf(text);
   const auto is_type = [](const Member& member) {
     return member.key == "torch_dtype" || member.key == "dtype";
   };
   const std::string type = "\"" + std::string(dtype) + "\"";
   // Where there is no type, the first member on quantization becomes it.
-  const std::size_t becomes =
-      std::ranges::any_of(members, is_type)
-          ? members.size()
-          : static_cast<std::size_t>(std::ranges::find_if(members, is_quantization) -
-                                     members.begin());
-  const auto stays = [&](std::size_t i) { return i == becomes || !is_quantization(members[i]); };
+  const std::size_t first =
+      static_cast<std::size_t>(std::ranges::find_if(members, IsQuantization) - members.begin());
+  adds = adds && std::ranges::none_of(members, is_type);
+  const std::size_t becomes = adds ? first : members.size();
+  const auto stays = [&](std::size_t i) { return i == becomes || !IsQuantization(members[i]); };
   std::size_t last = members.size();  // of those that stay, by number
   while (last > 0 && !stays(last - 1)) --last;
   std::string out;
   std::size_t done = 0;
+  const auto copy = [&](std::size_t end) {
+    out += text.substr(done, end - done);
+    done = end;
+  };
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Member& member = members[i];
+    const std::string_view value = text.substr(member.value, member.end - member.value);
+    if (i == 0 && adds && first == members.size()) {
+      copy(member.begin);
+      out += "\"torch_dtype\": " + type + ", ";
+    }
     if (i == becomes) {
-      out += text.substr(done, member.begin - done) + "\"torch_dtype\": " + type;
+      copy(member.begin);
+      out += "\"torch_dtype\": " + type;
       done = member.end;
     } else if (is_type(member)) {
-      out += text.substr(done, member.value - done) + type;
+      copy(member.value);
+      out += type;
       done = member.end;
-    } else if (is_quantization(member) && i < last) {
-      out += text.substr(done, member.begin - done);
+    } else if (IsPart(text, member) && HasQuantization(value)) {
+      copy(member.value);
+      out += Rewritten(value, dtype, false);
+      done = member.end;
+    } else if (IsQuantization(member) && i < last) {
+      copy(member.begin);
       done = members[i + 1].begin;
     }
   }
   // The comma before what goes at the end goes with it.
-  if (last > 0 && last < members.size()) {
-    out += text.substr(done, members[last - 1].end - done);
+  if (last < members.size()) {
+    if (last > 0) copy(members[last - 1].end);
+    if (last == 0) copy(members[0].begin);
     done = members.back().end;
   }
-  return out + text.substr(done);
+  return out.append(text.substr(done));
+}
+
+}  // namespace
+
+std::string Unquantized(const std::string& text, std::string_view dtype) {
+  return Rewritten(text, dtype, true);
 }
 
 }  // namespace zt::composite::internal

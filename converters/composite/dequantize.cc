@@ -2,11 +2,13 @@
 module;
 
 #include "core/little_endian.h"
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
 
 import zt.std;
+import :finder;
 import :numbers;
 import :scheme;
 import :weights;
@@ -23,6 +25,7 @@ namespace zt {
 
 namespace {
 
+using composite::internal::Configuration;
 using composite::internal::FindWeights;
 using composite::internal::kMostConfigBytes;
 using composite::internal::MethodOf;
@@ -32,24 +35,33 @@ using composite::internal::Unquantized;
 using composite::internal::Weight;
 
 constexpr std::uint64_t kWord = sizeof(float);
+constexpr std::uint64_t kPiece = std::uint64_t{256} << 10;     // numbers that are rounded at once
+constexpr std::uint64_t kMostRows = std::uint64_t{512} << 10;  // bytes of numbers
 // The largest read that a compressed input may ask for.
 constexpr std::uint64_t kMostPreferred = std::uint64_t{16} << 20;
 
 // A source with the numbers of quantized tensors in place of these, and files that say so.
 class DequantizedSource final : public RegroupedSource {
  public:
-  using RegroupedSource::RegroupedSource;
+  // `rounded`: from f32 to `type`; null: numbers are f32.
+  DequantizedSource(std::unique_ptr<TensorSource> inner, DType type,
+                    std::shared_ptr<const Transform> rounded, OnOverflow on_overflow,
+                    std::uint64_t memory)
+      : RegroupedSource(std::move(inner)),
+        make_(composite::internal::MakeNumbers(this->inner(), memory)),
+        type_(type),
+        rounded_(std::move(rounded)),
+        on_overflow_(on_overflow) {}
 
   void Keep(std::uint32_t index) {
     RegroupedSource::Keep(index);
     made_.emplace_back();
   }
-  Status Add(std::unique_ptr<Numbers> numbers) {
-    const Weight& weight = numbers->weight();
-    ZT_ASSIGN_OR_RETURN(Object object, DenseObject(weight.name, weight.shape, {DType::kF32}));
+  Status Add(Weight weight) {
+    ZT_ASSIGN_OR_RETURN(Object object, DenseObject(weight.name, weight.shape, {type_}));
     ZT_RETURN_IF_ERROR(ValidateObject(object));
     RegroupedSource::Keep(weight.codes.object, std::move(object));
-    made_.push_back({std::move(numbers), nullptr});
+    made_.push_back({std::make_unique<const Weight>(std::move(weight))});
     return OkStatus();
   }
   // A file with another text.
@@ -57,68 +69,120 @@ class DequantizedSource final : public RegroupedSource {
     Object object = FileObject(file.path, text.size(), file.executable);
     object.name = inner().objects()[file.object].name;
     RegroupedSource::Keep(file.object, std::move(object));
-    made_.push_back({nullptr, std::make_unique<std::string>(std::move(text))});
+    made_.push_back({nullptr, nullptr, std::make_unique<std::string>(std::move(text))});
   }
 
   Status CheckReadable(std::uint32_t object) const override {
-    if (const Numbers* const numbers = made_[object].numbers.get()) {
-      for (const std::uint32_t member : numbers->weight().members)
+    if (const Weight* const weight = made_[object].weight.get()) {
+      for (const std::uint32_t member : weight->members)
         ZT_RETURN_IF_ERROR(inner().CheckReadable(member));
     }
     return WrappedSource::CheckReadable(object);
   }
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     if (passes(id)) return WrappedSource::Read(id, offset, out);
-    const Made& made = made_[id.object];
+    Made& made = made_[id.object];
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     if (made.text != nullptr) {
       std::memcpy(out.data(), made.text->data() + offset, out.size());
       return OkStatus();
     }
-    if (offset % kWord == 0 && out.size() % kWord == 0 &&
+    ZT_RETURN_IF_ERROR(Open(made));
+    if (rounded_ == nullptr && offset % kWord == 0 && out.size() % kWord == 0 &&
         reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) == 0) {
-      ZT_RETURN_IF_ERROR(made.numbers->Compute(
-          offset / kWord, {reinterpret_cast<float*>(out.data()), out.size() / kWord}, pool_));
+      ZT_RETURN_IF_ERROR(Compute(*made.numbers, offset / kWord,
+                                 {reinterpret_cast<float*>(out.data()), out.size() / kWord}));
       LittleEndian(out, kWord);
       return OkStatus();
     }
-    const std::uint64_t first = offset / kWord;
-    const std::uint64_t count = (offset + out.size() + kWord - 1) / kWord - first;
-    Buffer whole = pool_.Take(count * kWord);
-    ZT_RETURN_IF_ERROR(made.numbers->Compute(
-        first, {reinterpret_cast<float*>(whole.bytes().data()), count}, pool_));
-    LittleEndian(whole.bytes(), kWord);
-    std::memcpy(out.data(), whole.bytes().data() + (offset - first * kWord), out.size());
+    // Elements in part, or rounded, by pieces.
+    const std::size_t width = ByteWidth(type_);
+    Buffer floats = pool_.Take(kPiece * kWord), elements = pool_.Take(kPiece * width);
+    while (!out.empty()) {
+      const std::uint64_t first = offset / width, skip = offset % width;
+      const auto count = std::min<std::uint64_t>((skip + out.size() + width - 1) / width, kPiece);
+      const std::span<std::byte> words = floats.bytes().first(count * kWord);
+      ZT_RETURN_IF_ERROR(
+          Compute(*made.numbers, first, {reinterpret_cast<float*>(words.data()), count}));
+      LittleEndian(words, kWord);
+      std::span<const std::byte> whole = words;
+      if (rounded_ != nullptr) {
+        NumericCounts counts;
+        rounded_->Apply(words, elements.bytes().first(count * width), counts);
+        ZT_RETURN_IF_ERROR(CheckFits(counts.overflow));
+        whole = elements.bytes().first(count * width);
+      }
+      const std::size_t some = std::min<std::size_t>(out.size(), whole.size() - skip);
+      std::memcpy(out.data(), whole.data() + skip, some);
+      out = out.subspan(some);
+      offset += some;
+    }
     return OkStatus();
   }
   std::uint64_t preferred_read(ComponentId id) const override {
-    const Numbers* const numbers = made_[id.object].numbers.get();
-    if (numbers == nullptr) return WrappedSource::preferred_read(id);
-    if (numbers->moved()) return 0;
+    const Weight* const weight = made_[id.object].weight.get();
+    if (weight == nullptr) return WrappedSource::preferred_read(id);
+    if (!weight->codes.axes.empty()) {  // transposed by bands: rows that are read once
+      const std::uint64_t rows = weight->columns * weight->rows_per_codes * ByteWidth(type_);
+      return rows > kMostRows ? 0 : std::max<std::uint64_t>(kMostRows / rows, 1) * rows;
+    }
     const std::uint64_t preferred = inner().preferred_read(Origin(id).second);
-    return std::min(preferred / numbers->weight().bits * 8, kMostPreferred / kWord) * kWord;
+    return std::min(preferred / weight->bits * 8, kMostPreferred / kWord) * ByteWidth(type_);
+  }
+  // Of numbers, the bytes of their codes, scales and the like.
+  std::optional<StoredForm> stored(ComponentId id) const override {
+    const Weight* const weight = made_[id.object].weight.get();
+    if (weight == nullptr) return WrappedSource::stored(id);
+    StoredForm form;
+    for (const std::uint32_t member : weight->members)
+      form.length += inner().objects()[member].components[0].bytes;
+    return form;
   }
   void WillRead(std::span<const ComponentId> components) override {
     std::vector<ComponentId> inner_ids;
     for (const ComponentId id : components) {
       if (passes(id)) inner_ids.push_back(Origin(id).second);
-      const Numbers* const numbers = made_[id.object].numbers.get();
-      if (numbers == nullptr) continue;
-      for (const std::uint32_t member : numbers->weight().members) inner_ids.push_back({member, 0});
+      const Weight* const weight = made_[id.object].weight.get();
+      if (weight == nullptr) continue;
+      for (const std::uint32_t member : weight->members) inner_ids.push_back({member, 0});
     }
     inner().WillRead(inner_ids);
   }
 
  private:
   struct Made {
-    std::unique_ptr<Numbers> numbers;
-    std::unique_ptr<std::string> text;
+    std::unique_ptr<const Weight> weight = nullptr;
+    std::unique_ptr<Numbers> numbers = nullptr;  // of it, once it was read
+    std::unique_ptr<std::string> text = nullptr;
   };
+  Status Open(Made& made) {
+    const std::lock_guard lock(mutex_);
+    if (made.numbers != nullptr) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(made.numbers, make_(*made.weight));
+    return OkStatus();
+  }
+  Status Compute(const Numbers& numbers, std::uint64_t first, std::span<float> out) {
+    std::uint64_t overflow = 0;
+    ZT_RETURN_IF_ERROR(
+        numbers.Compute(first, out, on_overflow_ == OnOverflow::kSaturate, overflow, pool_));
+    return CheckFits(overflow);
+  }
+  Status CheckFits(std::uint64_t overflow) const {
+    if (overflow == 0 || on_overflow_ != OnOverflow::kError) return OkStatus();
+    return WithAdvice(NumericError("the product of a code and its scale does not fit " +
+                                   std::string(Name(type_))),
+                      Advice::kOnOverflow);
+  }
   bool passes(ComponentId id) const override {
-    return made_[id.object].numbers == nullptr && made_[id.object].text == nullptr;
+    return made_[id.object].weight == nullptr && made_[id.object].text == nullptr;
   }
 
   std::vector<Made> made_;  // of each object; neither if it is kept
+  std::mutex mutex_;
+  const composite::internal::NumbersMaker make_;
+  const DType type_;
+  const std::shared_ptr<const Transform> rounded_;
+  const OnOverflow on_overflow_;
   BufferPool pool_{std::uint64_t{16} << 20};
 };
 
@@ -132,32 +196,67 @@ StatusOr<std::string> TextOf(TensorSource& source, const FileEntry& file) {
   return text;
 }
 
-// The configuration that a source has within itself: as an attribute, or as a file of the model.
-StatusOr<QuantConfig> ConfigWithin(TensorSource& source) {
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+// "a/" of "a/b/c", the part of a pipeline; else empty.
+std::string_view FolderOf(std::string_view path) { return path.substr(0, path.find('/') + 1); }
+
+// The configurations to compare with: the one given, else the one that a source has within itself, as
+// an attribute or in files of the model; it has no prefix and is the first. And those of parts of a
+// pipeline, in files of their folders.
+StatusOr<std::vector<Configuration>> ConfigsFor(TensorSource& source, const QuantConfig& given) {
+  std::vector<Configuration> out(1);
   if (const Value* kept = FindMember(source.attributes(), kQuantConfigAttribute);
       kept != nullptr && kept->AsMap() != nullptr) {
     const auto file = composite::internal::FindString(*kept->AsMap(), "file");
     const Value* content = FindMember(*kept->AsMap(), "content");
     if (file && content != nullptr && content->AsMap() != nullptr)
-      return QuantConfig{*file, *content->AsMap()};
+      out[0] = {*file, *content->AsMap()};
   }
+  if (!given.file.empty()) out[0] = {given.file, given.content};
+  std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> at;  // -> of `out`
+  for (const Object& object : source.objects()) {
+    if (!IsFile(object)) at.emplace(FolderOf(object.name), kNone);
+  }
+  at[""] = given.file.empty() ? 0 : kNone;
   ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(source.objects()));
   for (const std::string_view name : kQuantConfigFiles) {
     for (const FileEntry& file : files) {
-      if (file.path != name) continue;
+      if (!file.path.ends_with(name)) continue;
+      const std::string_view prefix = FolderOf(file.path);
+      const auto place = at.find(prefix);
+      if (file.path.size() != prefix.size() + name.size() || place == at.end()) continue;
+      if (prefix.empty() && !given.file.empty()) continue;
       const auto named = [&](const Status& status) { return WithFile(status, file.path); };
       const auto text = TextOf(source, file);
       if (!text.ok()) return named(text.status());
       auto content = composite::internal::QuantConfigIn(name, *text);
       if (!content.ok()) return named(content.status());
-      if (*content) return QuantConfig{file.path, **std::move(content)};
+      if (!*content) continue;
+      if (place->second == kNone) {
+        place->second = out.size();
+        out.push_back({"", {}, std::string(prefix)});
+      }
+      Configuration& found = out[place->second];
+      if (found.file.empty()) {
+        found = {file.path, **std::move(content), std::string(prefix)};
+        continue;
+      }
+      ZT_RETURN_IF_ERROR(named(
+          composite::internal::CheckAgree({found.file, found.content}, {file.path, **content})));
     }
   }
-  return QuantConfig{};
+  return out;
 }
 
-std::string_view TorchName(DType dtype) {
-  return dtype == DType::kF32 ? "float32" : dtype == DType::kF16 ? "float16" : "bfloat16";
+// As torch names a type; empty if it has none.
+std::string_view TorchName(const ElementType& type) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"f32", "float32"}, {"f16", "float16"},         {"bf16", "bfloat16"},
+      {"f64", "float64"}, {"f8_e5m2", "float8_e5m2"}, {"f8_e4m3fn", "float8_e4m3fn"}};
+  const auto found =
+      std::ranges::find(kNames, Name(type), [](const auto& each) { return each.first; });
+  return found == std::end(kNames) ? "" : found->second;
 }
 
 std::string Describe(const Weight& weight) {
@@ -173,19 +272,17 @@ std::string Describe(const Weight& weight) {
          std::to_string(blocks.block_columns);
 }
 
-// The configuration to compare with: the one given, else the one within.
-StatusOr<QuantConfig> ConfigFor(TensorSource& source, const QuantConfig& given) {
-  if (!given.file.empty()) return given;
-  return ConfigWithin(source);
-}
-
 }  // namespace
+
+bool NamesQuantizedPart(std::string_view name) {
+  return std::ranges::any_of(composite::internal::Finder::Parts(),
+                             [&](const auto& part) { return name.ends_with(part.suffix); });
+}
 
 StatusOr<std::vector<QuantizedTensor>> FindQuantized(TensorSource& source,
                                                      const QuantConfig& given) {
-  ZT_ASSIGN_OR_RETURN(const QuantConfig config, ConfigFor(source, given));
-  ZT_ASSIGN_OR_RETURN(std::vector<Weight> weights,
-                      FindWeights(Tensors(source), {config.file, config.content}));
+  ZT_ASSIGN_OR_RETURN(const std::vector<Configuration> configs, ConfigsFor(source, given));
+  ZT_ASSIGN_OR_RETURN(std::vector<Weight> weights, FindWeights(Tensors(source), configs));
   std::vector<QuantizedTensor> out;
   for (Weight& weight : weights)
     out.push_back({std::move(weight.name), Describe(weight), std::move(weight.members)});
@@ -193,8 +290,8 @@ StatusOr<std::vector<QuantizedTensor>> FindQuantized(TensorSource& source,
 }
 
 StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const QuantConfig& given,
-                                 DType to, std::uint64_t memory) {
-  ZT_ASSIGN_OR_RETURN(const QuantConfig config, ConfigFor(*source, given));
+                                 const DequantizeOptions& options) {
+  ZT_ASSIGN_OR_RETURN(const std::vector<Configuration> configs, ConfigsFor(*source, given));
   ZT_ASSIGN_OR_RETURN(source, Ungroup(std::move(source)));
   TensorSource& inner = *source;
   Dequantized out;
@@ -202,15 +299,17 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
   std::vector<std::int64_t> weight_of(inner.objects().size(), -1);  // by codes; -2: left out
   {
     const Tensors tensors(inner);
-    ZT_ASSIGN_OR_RETURN(weights, FindWeights(tensors, {config.file, config.content}));
+    ZT_ASSIGN_OR_RETURN(weights, FindWeights(tensors, configs));
   }
   if (weights.empty()) {
     const bool blocks = std::ranges::any_of(
         inner.objects(), [](const Object& each) { return each.format.starts_with("gguf."); });
-    if (const std::string method = MethodOf(config.content); !method.empty() && !blocks) {
+    for (const Configuration& config : configs) {
+      const std::string method = MethodOf(config.content);
+      if (method.empty() || blocks) continue;
       return WithFile(
           InvalidArgument("its quantization is " + Quote(method) + ", and no tensor is stored so"),
-          config.path.empty() ? config.file : config.path);
+          given.path.empty() || !config.prefix.empty() ? config.file : given.path);
     }
     out.source = std::move(source);
     return out;
@@ -225,19 +324,36 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
   for (std::size_t i = 0; i < weights.size(); ++i)
     weight_of[weights[i].codes.object] = static_cast<std::int64_t>(i);
   ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(inner.objects()));
-  auto made = std::make_unique<DequantizedSource>(std::move(source));
-  const auto make = composite::internal::MakeNumbers(inner, memory);
+  const std::string_view to = TorchName(options.torch_type);
+  std::shared_ptr<const Transform> rounded;
+  if (options.numbers != DType::kF32) {
+    ZT_ASSIGN_OR_RETURN(rounded,
+                        MakeConversion({DType::kF32}, {options.numbers}, options.on_overflow));
+  }
+  auto made = std::make_unique<DequantizedSource>(
+      std::move(source), options.numbers, std::move(rounded), options.on_overflow, options.memory);
+  // The files of the model change, or of those parts of a pipeline that have quantized tensors.
+  const auto part_of = [&](std::string_view path) {
+    const std::string_view folder = FolderOf(path);
+    const bool own = std::ranges::find(configs, folder, &Configuration::prefix) != configs.end();
+    return own ? folder : std::string_view();
+  };
+  std::set<std::string, std::less<>> parts;
+  for (const Weight& weight : weights) parts.emplace(part_of(weight.name));
   auto file = files.begin();
   for (std::uint32_t i = 0; i < inner.objects().size(); ++i) {
     if (file != files.end() && file->object == i) {
       const FileEntry& entry = *file++;
-      const bool config_file =
-          std::ranges::find(kQuantConfigFiles, entry.path) != kQuantConfigFiles.end();
-      if (entry.path == "config.json") {
+      const std::string_view part = FolderOf(entry.path);
+      const std::string_view name = std::string_view(entry.path).substr(part.size());
+      if (!parts.contains(part)) {
+        made->Keep(i);
+      } else if (name == "config.json") {
         ZT_ASSIGN_OR_RETURN(const std::string text, WithFile(TextOf(inner, entry), entry.path));
         ZT_RETURN_IF_ERROR(WithFile(ParseJsonObject(text).status(), entry.path));
-        made->AddText(entry, Unquantized(text, TorchName(to)));
-      } else if (!config_file && !ParseIndexName(entry.path)) {  // extract writes a new index
+        made->AddText(entry, Unquantized(text, to));
+      } else if (std::ranges::find(kQuantConfigFiles, name) == kQuantConfigFiles.end() &&
+                 !ParseIndexName(name)) {  // extract writes a new index
         made->Keep(i);
       }
     } else if (weight_of[i] == -1) {
@@ -245,9 +361,7 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
     } else if (weight_of[i] >= 0) {
       Weight& weight = weights[static_cast<std::size_t>(weight_of[i])];
       out.names.push_back(weight.name);
-      auto numbers = make(std::move(weight));
-      if (!numbers.ok()) return AtTensor(inner, {i, 0}, numbers.status());
-      const Status added = made->Add(*std::move(numbers));
+      const Status added = made->Add(std::move(weight));
       if (!added.ok()) return AtTensor(inner, {i, 0}, added);
     }
   }

@@ -24,14 +24,16 @@ namespace {
 constexpr std::uint64_t kWord = sizeof(float);
 // Numbers that are computed at once: their codes and scales are in memory.
 constexpr std::uint64_t kMostNumbers = std::uint64_t{4} << 20;
+constexpr std::uint64_t kMostGathered = std::uint64_t{1} << 31;
+constexpr float kLargest = std::numeric_limits<float>::max();
+constexpr float kMostCode = 512;       // no difference of a code and a zero point is larger
 constexpr std::uint64_t kStep = 2048;  // numbers that stay in the first-level cache
 
 // A component as bytes.
 class ComponentBytes final : public ByteSource {
  public:
-  ComponentBytes(TensorSource& source, std::uint32_t object)
-      : source_(source), id_{object, 0}, name_(source.file(id_)) {}
-  const std::string& name() const override { return name_; }
+  ComponentBytes(TensorSource& source, std::uint32_t object) : source_(source), id_{object, 0} {}
+  const std::string& name() const override { return source_.file(id_); }
   std::optional<std::uint64_t> size() const override {
     return source_.objects()[id_.object].components[0].bytes;
   }
@@ -43,7 +45,6 @@ class ComponentBytes final : public ByteSource {
  private:
   TensorSource& source_;
   const ComponentId id_;
-  const std::string name_;
 };
 
 // Opens components: those that can only be read in order are held in memory.
@@ -51,6 +52,7 @@ class Opener {
  public:
   Opener(TensorSource& source, std::uint64_t memory)
       : source_(source),
+        memory_(memory),
         held_(std::make_shared<HeldBytes>(memory)),
         bands_(std::make_shared<StridedBands>(memory)) {}
 
@@ -67,9 +69,11 @@ class Opener {
     return HeldBytes::Make(held_, std::move(bytes), 0, size);
   }
   const std::shared_ptr<StridedBands>& bands() const { return bands_; }
+  std::uint64_t memory() const { return memory_; }
 
  private:
   TensorSource& source_;
+  const std::uint64_t memory_;
   const std::shared_ptr<HeldBytes> held_;
   const std::shared_ptr<StridedBands> bands_;
 };
@@ -92,7 +96,6 @@ class Rows {
   Status Read(std::uint64_t offset, std::span<std::byte> out) const {
     return view_ != nullptr ? view_->Read(offset, out) : bytes_->ReadAt(offset, out);
   }
-  bool moved() const { return view_ != nullptr; }
 
  private:
   std::shared_ptr<ByteSource> bytes_;
@@ -102,36 +105,33 @@ class Rows {
 // See Numbers.
 class WeightNumbers final : public Numbers {
  public:
-  static StatusOr<std::unique_ptr<Numbers>> Make(Weight weight, TensorSource& source,
+  static StatusOr<std::unique_ptr<Numbers>> Make(const Weight& weight, TensorSource& source,
                                                  const Opener& opener) {
-    auto out = std::make_unique<WeightNumbers>(std::move(weight), source);
-    Weight& of = out->weight_;
-    if (ElementCount(of.shape) == 0) return out;
-    ZT_RETURN_IF_ERROR(out->codes_.Open(of.codes, opener));
-    ZT_RETURN_IF_ERROR(out->scales_.Open(of.scales, opener));
-    if (of.zeros) ZT_RETURN_IF_ERROR(out->zeros_.Open(*of.zeros, opener));
-    for (const auto& [index, bytes] :
-         {std::make_pair(of.global, &out->global_), std::make_pair(of.groups, &out->groups_),
-          std::make_pair(of.value_table, &out->table_)}) {
+    auto out = std::make_unique<WeightNumbers>(weight, source, opener.memory());
+    if (ElementCount(weight.shape) == 0) return out;
+    ZT_RETURN_IF_ERROR(out->codes_.Open(weight.codes, opener));
+    ZT_RETURN_IF_ERROR(out->scales_.Open(weight.scales, opener));
+    if (weight.zeros) ZT_RETURN_IF_ERROR(out->zeros_.Open(*weight.zeros, opener));
+    for (const auto& [index, bytes] : {std::make_pair(weight.global, &out->global_),
+                                       std::make_pair(weight.groups, &out->groups_),
+                                       std::make_pair(weight.value_table, &out->table_)}) {
       if (!index) continue;
       ZT_ASSIGN_OR_RETURN(*bytes, opener.Open(*index));
     }
-    if (of.nested) {
-      ZT_ASSIGN_OR_RETURN(out->nested_map_, opener.Open(of.nested->map));
-      ZT_ASSIGN_OR_RETURN(out->nested_absmax_, opener.Open(of.nested->absmax));
+    if (weight.nested) {
+      ZT_ASSIGN_OR_RETURN(out->nested_map_, opener.Open(weight.nested->map));
+      ZT_ASSIGN_OR_RETURN(out->nested_absmax_, opener.Open(weight.nested->absmax));
     }
     return out;
   }
-  WeightNumbers(Weight weight, TensorSource& source)
-      : weight_(std::move(weight)), source_(source) {}
+  WeightNumbers(const Weight& weight, TensorSource& source, std::uint64_t memory)
+      : weight_(weight), source_(source), memory_(memory) {}
 
-  const Weight& weight() const override { return weight_; }
-  bool moved() const override { return codes_.moved(); }
-
-  Status Compute(std::uint64_t first, std::span<float> out, BufferPool& pool) const override {
+  Status Compute(std::uint64_t first, std::span<float> out, bool saturate, std::uint64_t& overflow,
+                 BufferPool& pool) const override {
     while (!out.empty()) {
       const auto some = std::min<std::uint64_t>(out.size(), kMostNumbers);
-      ZT_RETURN_IF_ERROR(Some(first, out.first(some), pool));
+      ZT_RETURN_IF_ERROR(Some(first, out.first(some), saturate, overflow, pool));
       first += some;
       out = out.subspan(some);
     }
@@ -146,9 +146,16 @@ class WeightNumbers final : public Numbers {
     std::uint64_t codes_at = 0;  // offset of the first byte
     std::vector<float> scales, zeros;
     std::uint64_t scales_at = 0;  // index of the first scale
+    // The scales of some columns begin with those of `first_set`; a row has `sets` of them.
+    std::uint64_t first_set = 0, sets = 0;
+    // Of each column from `groups_at` on, counted from the first set; empty: they are consecutive.
     std::vector<std::uint32_t> groups;
-    Buffer words;                // packed zeros of all rows
+    std::uint64_t groups_at = 0;
+    Buffer words;                // packed zeros of all rows, of these sets
     std::uint64_t words_at = 0;  // row of the first word
+    // A product may be beyond f32. Then `unbounded` has the scales that are stored so, if any is.
+    bool may_overflow = false;
+    std::vector<bool> unbounded;
   };
 
   static Status ReadFloats(ByteSource& bytes, std::uint64_t first, std::span<float> out) {
@@ -158,7 +165,8 @@ class WeightNumbers final : public Numbers {
     return OkStatus();
   }
 
-  Status Some(std::uint64_t first, std::span<float> out, BufferPool& pool) const {
+  Status Some(std::uint64_t first, std::span<float> out, bool saturate, std::uint64_t& overflow,
+              BufferPool& pool) const {
     const std::uint64_t columns = weight_.columns, last = first + out.size() - 1;
     const std::uint64_t row = first / columns, last_row = last / columns;
     const bool one = row == last_row;
@@ -170,6 +178,8 @@ class WeightNumbers final : public Numbers {
     for (std::uint64_t r = row, column = first % columns; !out.empty(); ++r, column = 0) {
       const auto some = std::min<std::uint64_t>(columns - column, out.size());
       Row(needs, r, column, out.first(some));
+      if (needs.may_overflow)
+        overflow += CountOverflow(needs, r, column, saturate, out.first(some));
       out = out.subspan(some);
     }
     return OkStatus();
@@ -188,13 +198,29 @@ class WeightNumbers final : public Numbers {
 
   Status ReadScales(std::uint64_t row, std::uint64_t last, std::uint64_t from, std::uint64_t to,
                     Needs& needs) const {
-    if (groups_ != nullptr) {
-      from = 0;
-      to = weight_.columns;
-      ZT_RETURN_IF_ERROR(ReadGroups(needs));
+    const Blocks& blocks = weight_.blocks;
+    needs.sets = blocks.scale_columns;
+    if (groups_ != nullptr) ZT_RETURN_IF_ERROR(ReadGroups(from, to, needs));
+    if (row == last) {
+      std::uint64_t end = (to - 1) / blocks.block_columns + 1;
+      needs.first_set = from / blocks.block_columns;
+      if (!needs.groups.empty()) {
+        const std::uint32_t least = std::ranges::min(needs.groups);
+        end = std::uint64_t{std::ranges::max(needs.groups)} + 1;
+        needs.first_set = least;
+        for (std::uint32_t& group : needs.groups) group -= least;
+      }
+      needs.sets = end - needs.first_set;
     }
-    needs.scales_at = weight_.blocks.Index(row, from);
-    const std::uint64_t count = weight_.blocks.Index(last, to - 1) + 1 - needs.scales_at;
+    needs.scales_at = blocks.Index(row, 0) + needs.first_set;
+    const std::uint64_t count =
+        blocks.Index(last, 0) + needs.first_set + needs.sets - needs.scales_at;
+    // What a range of numbers needs of them is beyond it where groups have no order.
+    if (count > std::min(kMostNumbers + memory_ / (4 * kWord), kMostGathered)) {
+      return WithAdvice(Unsupported("a row has " + std::to_string(count) +
+                                    " scales in any order, which take more than the memory limit"),
+                        Advice::kMemory);
+    }
     const ElementType& element = source_.objects()[weight_.scales.object].components[0].element;
     const std::size_t width = ElementBytes(element);
     std::vector<std::byte> raw(count * width);
@@ -204,12 +230,19 @@ class WeightNumbers final : public Numbers {
       ZT_RETURN_IF_ERROR(ComputeNested(raw, needs));
     } else {
       ZT_RETURN_IF_ERROR(DecodeScales(element, raw, needs.scales.data()));
+      MarkUnbounded(needs);
     }
     if (global_ != nullptr) {
       float global = 0;
       ZT_RETURN_IF_ERROR(ReadFloats(*global_, 0, std::span(&global, 1)));
+      if (!std::isfinite(global)) needs.unbounded.assign(count, true);
       for (float& scale : needs.scales) scale = weight_.divides ? scale / global : scale * global;
+      if (global == 0 && weight_.divides) needs.unbounded.assign(count, true);
     }
+    std::uint32_t most = 0;  // of their magnitudes, as bits: of infinity and NaN, too
+    for (const float scale : needs.scales)
+      most = std::max(most, std::bit_cast<std::uint32_t>(scale) & 0x7fffffffu);
+    needs.may_overflow = most > std::bit_cast<std::uint32_t>(kLargest / kMostCode);
     if (weight_.zeros_kind == Weight::Zeros::kI8) {
       ZT_RETURN_IF_ERROR(zeros_.Read(needs.scales_at, std::span(raw).first(count)));
       needs.zeros.resize(count);
@@ -219,6 +252,31 @@ class WeightNumbers final : public Numbers {
       needs.zeros.assign(count, weight_.zero);
     }
     return OkStatus();
+  }
+
+  static void MarkUnbounded(Needs& needs) {
+    const auto unbounded = [](float scale) { return !std::isfinite(scale); };
+    if (std::ranges::none_of(needs.scales, unbounded)) return;
+    needs.unbounded.resize(needs.scales.size());
+    for (std::size_t i = 0; i < needs.scales.size(); ++i)
+      needs.unbounded[i] = unbounded(needs.scales[i]);
+  }
+
+  // The infinite numbers whose scale is finite.
+  std::uint64_t CountOverflow(const Needs& needs, std::uint64_t row, std::uint64_t column,
+                              bool saturate, std::span<float> out) const {
+    std::uint64_t found = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (!std::isinf(out[i])) continue;
+      const std::uint64_t set = needs.groups.empty()
+                                    ? (column + i) / weight_.blocks.block_columns
+                                    : needs.groups[column + i - needs.groups_at] + needs.first_set;
+      const std::uint64_t scale = weight_.blocks.Index(row, 0) + set - needs.scales_at;
+      if (!needs.unbounded.empty() && needs.unbounded[scale]) continue;
+      ++found;
+      if (saturate) out[i] = std::clamp(out[i], -kLargest, kLargest);
+    }
+    return found;
   }
 
   Status ComputeNested(std::span<const std::byte> codes, Needs& needs) const {
@@ -232,44 +290,91 @@ class WeightNumbers final : public Numbers {
       const float scale = map[std::to_integer<std::uint8_t>(codes[i])] *
                           absmax[(needs.scales_at + i) / nested.block - first];
       needs.scales[i] = scale + nested.offset;
+      if (!std::isfinite(scale)) needs.unbounded.resize(codes.size());
+      if (!std::isfinite(scale)) needs.unbounded[i] = true;
     }
     return OkStatus();
   }
 
   // The set of scales of each column. Where one is -1, none is meant: consecutive groups.
-  Status ReadGroups(Needs& needs) const {
-    std::vector<std::uint32_t> groups(weight_.columns);
-    const auto raw = std::as_writable_bytes(std::span(groups));
-    ZT_RETURN_IF_ERROR(groups_->ReadAt(0, raw));
-    LittleEndian(raw, sizeof(std::uint32_t));
-    if (std::ranges::find(groups, ~std::uint32_t{0}) != groups.end() &&
-        weight_.scheme == "pack-quantized")
-      return OkStatus();
-    const auto wrong = std::ranges::find_if(
-        groups, [&](std::uint32_t group) { return group >= weight_.blocks.scale_columns; });
-    if (wrong != groups.end()) {
-      return InvalidData(TensorContext(source_.objects()[*weight_.groups].name) + " says group " +
-                         std::to_string(static_cast<std::int32_t>(*wrong)) + " of column " +
-                         std::to_string(wrong - groups.begin()) + ", there are " +
-                         std::to_string(weight_.blocks.scale_columns));
+  Status ReadGroups(std::uint64_t from, std::uint64_t to, Needs& needs) const {
+    if (weight_.scheme == "pack-quantized") {
+      ZT_ASSIGN_OR_RETURN(const bool meant, GroupsMeant());
+      if (!meant) return OkStatus();
     }
-    needs.groups = std::move(groups);
+    needs.groups.resize(to - from);
+    needs.groups_at = from;
+    ZT_RETURN_IF_ERROR(ReadWords(from, needs.groups));
+    const auto wrong = std::ranges::find_if(
+        needs.groups, [&](std::uint32_t group) { return group >= weight_.blocks.scale_columns; });
+    if (wrong == needs.groups.end()) {
+      if (InOrder(from, needs.groups)) needs.groups.clear();
+      return OkStatus();
+    }
+    return InvalidData(
+        TensorContext(source_.objects()[*weight_.groups].name) + " says group " +
+        std::to_string(static_cast<std::int32_t>(*wrong)) + " of column " +
+        std::to_string(from + static_cast<std::uint64_t>(wrong - needs.groups.begin())) +
+        ", there are " + std::to_string(weight_.blocks.scale_columns));
+  }
+
+  // True if they are those of columns from `from` on without g_idx.
+  bool InOrder(std::uint64_t from, std::span<const std::uint32_t> groups) const {
+    const std::uint64_t size = weight_.blocks.block_columns;
+    for (std::uint64_t run; !groups.empty(); groups = groups.subspan(run), from += run) {
+      const std::uint64_t group = from / size;
+      run = std::min<std::uint64_t>((group + 1) * size - from, groups.size());
+      for (const std::uint32_t each : groups.first(run)) {
+        if (each != group) return false;
+      }
+    }
+    return true;
+  }
+
+  Status ReadWords(std::uint64_t from, std::span<std::uint32_t> out) const {
+    const auto raw = std::as_writable_bytes(out);
+    ZT_RETURN_IF_ERROR(groups_->ReadAt(from * sizeof(std::uint32_t), raw));
+    LittleEndian(raw, sizeof(std::uint32_t));
     return OkStatus();
   }
 
-  // Zero points of a group are dense along the rows: row r begins at bit r * bits of its column.
+  // False if one is -1. Looks once.
+  StatusOr<bool> GroupsMeant() const {
+    const std::lock_guard lock(groups_mutex_);
+    std::vector<std::uint32_t> some(std::min<std::uint64_t>(weight_.columns, kStep * 32));
+    for (std::uint64_t at = 0; !groups_meant_ && at < weight_.columns; at += some.size()) {
+      some.resize(std::min<std::uint64_t>(some.size(), weight_.columns - at));
+      ZT_RETURN_IF_ERROR(ReadWords(at, some));
+      if (std::ranges::find(some, ~std::uint32_t{0}) != some.end()) groups_meant_ = false;
+    }
+    if (!groups_meant_) groups_meant_ = true;
+    return *groups_meant_;
+  }
+
+  // Where the zero point of a row begins in the column of its group: they lie along the rows.
+  std::uint64_t BitOfZero(std::uint64_t row) const {
+    const std::uint64_t per = weight_.layout.per_word;
+    return per == 0 ? row * weight_.bits : row / per * 32 + row % per * weight_.bits;
+  }
+
   Status ReadZeros(std::uint64_t row, std::uint64_t last, BufferPool& pool, Needs& needs) const {
     if (weight_.zeros_kind != Weight::Zeros::kPacked) return OkStatus();
-    needs.words_at = row * weight_.bits / 32;
-    const std::uint64_t end = ((last + 1) * weight_.bits + 31) / 32;
-    const std::uint64_t line = weight_.blocks.scale_columns * kWord;
-    needs.words = pool.Take((end - needs.words_at) * line);
-    return zeros_.Read(needs.words_at * line, needs.words.bytes());
+    needs.words_at = BitOfZero(row) / 32;
+    const std::uint64_t end = (BitOfZero(last) + weight_.bits + 31) / 32;
+    const std::uint64_t line = weight_.blocks.scale_columns * kWord, part = needs.sets * kWord;
+    needs.words = pool.Take((end - needs.words_at) * part);
+    if (part == line) return zeros_.Read(needs.words_at * line, needs.words.bytes());
+    for (std::uint64_t r = needs.words_at; r < end; ++r) {
+      ZT_RETURN_IF_ERROR(
+          zeros_.Read(r * line + needs.first_set * kWord,
+                      needs.words.bytes().subspan((r - needs.words_at) * part, part)));
+    }
+    return OkStatus();
   }
 
   void UnpackZeros(const Needs& needs, std::uint64_t row, std::vector<float>& zeros) const {
     const unsigned bits = weight_.bits;
-    const std::uint64_t bit = row * bits, sets = weight_.blocks.scale_columns;
+    const std::uint64_t bit = BitOfZero(row), sets = needs.sets;
     const bool awq = weight_.layout.kind == Codes::kPicked;
     const unsigned shift = awq ? weight_.shifts[row % 8] : static_cast<unsigned>(bit % 32);
     const std::byte* const words =
@@ -289,7 +394,12 @@ class WeightNumbers final : public Numbers {
     std::vector<float> unpacked;
     const bool packed = weight_.zeros_kind == Weight::Zeros::kPacked;
     if (packed) UnpackZeros(needs, row, unpacked);
-    const std::uint64_t first_scale = blocks.Index(row, 0);
+    // Of the row's first set.
+    const std::uint64_t first = blocks.Index(row, 0) + needs.first_set - needs.scales_at;
+    const float* const scales = needs.scales.data() + first;
+    const float* const zeros = packed                ? unpacked.data()
+                               : needs.zeros.empty() ? nullptr
+                                                     : needs.zeros.data() + first;
     const std::uint64_t codes_row = row / weight_.rows_per_codes * weight_.pitch;
     while (!out.empty()) {
       const auto some = out.first(std::min<std::uint64_t>(out.size(), kStep));
@@ -298,18 +408,15 @@ class WeightNumbers final : public Numbers {
       DecodeCodes(needs.layout, needs.codes.bytes().data() + at, column,
                   weight_.shifts[row % weight_.rows_per_codes], some);
       if (!needs.groups.empty()) {
-        ScaleGathered(needs, first_scale, column, packed ? unpacked.data() : nullptr, some);
+        ScaleGathered(some, needs.groups.data() + (column - needs.groups_at), scales, zeros);
       } else {
-        const std::uint64_t scale = blocks.Index(row, column);
-        const float* const scales = needs.scales.data() + (scale - needs.scales_at);
-        const float* const zeros = packed ? unpacked.data() + (scale - first_scale)
-                                   : needs.zeros.empty()
-                                       ? nullptr
-                                       : needs.zeros.data() + (scale - needs.scales_at);
+        const std::uint64_t set = column / blocks.block_columns - needs.first_set;
+        const float* const some_zeros = zeros == nullptr ? nullptr : zeros + set;
         if (blocks.block_columns == 1) {
-          ScaleEach(some, scales, zeros);
+          ScaleEach(some, scales + set, some_zeros);
         } else {
-          ScaleRuns(some, scales, zeros, column % blocks.block_columns, blocks.block_columns);
+          ScaleRuns(some, scales + set, some_zeros, column % blocks.block_columns,
+                    blocks.block_columns);
         }
       }
       if (weight_.factor) ScaleRuns(some, &*weight_.factor, nullptr, 0, some.size());
@@ -318,30 +425,20 @@ class WeightNumbers final : public Numbers {
     }
   }
 
-  // Each column has the scale and zero point of its group.
-  void ScaleGathered(const Needs& needs, std::uint64_t first_scale, std::uint64_t column,
-                     const float* row_zeros, std::span<float> out) const {
-    float scales[kStep], zeros[kStep];
-    const float* const from = needs.scales.data() + (first_scale - needs.scales_at);
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const std::uint32_t group = needs.groups[column + i];
-      scales[i] = from[group];
-      zeros[i] = row_zeros != nullptr ? row_zeros[group] : weight_.zero;
-    }
-    ScaleEach(out, scales, zeros);
-  }
-
-  Weight weight_;
+  const Weight& weight_;
   TensorSource& source_;
+  const std::uint64_t memory_;
   Rows codes_, scales_, zeros_;
+  mutable std::mutex groups_mutex_;
+  mutable std::optional<bool> groups_meant_;  // guarded by it
   std::shared_ptr<ByteSource> global_, groups_, table_, nested_map_, nested_absmax_;
 };
 
 }  // namespace
 
 NumbersMaker MakeNumbers(TensorSource& source, std::uint64_t memory) {
-  return [&source, opener = Opener(source, memory)](Weight weight) {
-    return WeightNumbers::Make(std::move(weight), source, opener);
+  return [&source, opener = Opener(source, memory)](const Weight& weight) {
+    return WeightNumbers::Make(weight, source, opener);
   };
 }
 

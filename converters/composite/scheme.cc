@@ -185,7 +185,7 @@ StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
   }
   if (method == "compressed-tensors") {
     const std::string format = FindString(config, "format").value_or("");
-    if (format == "pack-quantized") return Scheme::kPackQuantized;
+    if (format == "pack-quantized" || format == "mixed-precision") return Scheme::kPackQuantized;
     return Unsupported("compressed-tensors format " + Quote(format) +
                        " is not supported, only pack-quantized");
   }
@@ -194,10 +194,11 @@ StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
 }
 
 // nullopt if the entry describes no grouped quantization.
-std::optional<Weights> ParseWeights(const Value::Map& map) {
+std::optional<Weights> ParseWeights(const Value::Map& map, bool any_bits) {
   const auto bits = FindInteger(map, "num_bits");
   const auto strategy = FindString(map, "strategy");
-  if (!bits || (*bits != 2 && *bits != 4 && *bits != 8) ||
+  const bool whole = bits && (*bits == 2 || *bits == 4 || *bits == 8);  // 32 hold some of them
+  if (!bits || !(whole || (any_bits && *bits >= 1 && *bits <= 8)) ||
       FindString(map, "type").value_or("int") != "int" || Flag(map, "dynamic").value_or(false)) {
     return std::nullopt;
   }
@@ -213,7 +214,7 @@ std::optional<Weights> ParseWeights(const Value::Map& map) {
 }
 
 // The weights of all config_groups, sorted, without duplicates.
-std::vector<Weights> ConfiguredWeights(const Value::Map& config) {
+std::vector<Weights> ConfiguredWeights(const Value::Map& config, bool any_bits) {
   std::vector<Weights> out;
   const Value* groups = FindMember(config, "config_groups");
   if (groups == nullptr || groups->AsMap() == nullptr) return out;
@@ -221,7 +222,7 @@ std::vector<Weights> ConfiguredWeights(const Value::Map& config) {
     if (group.AsMap() == nullptr) continue;
     const Value* weights = FindMember(*group.AsMap(), "weights");
     if (weights == nullptr || weights->AsMap() == nullptr) continue;
-    const auto parsed = ParseWeights(*weights->AsMap());
+    const auto parsed = ParseWeights(*weights->AsMap(), any_bits);
     if (parsed) out.push_back(*parsed);
   }
   std::sort(out.begin(), out.end());
@@ -350,28 +351,43 @@ StatusOr<Shape> ReadWeightShape(const Tensors& tensors, const Object& tensor) {
   return shape;
 }
 
+// The words of codes: `per_word` in each, or without a gap where that is 0.
+std::uint64_t WordsOf(std::uint64_t codes, std::uint64_t bits, std::uint64_t per_word) {
+  if (per_word != 0) return CeilDiv(codes, per_word);
+  return codes / kWordBits * bits + CeilDiv(codes % kWordBits * bits, kWordBits);
+}
+
 // Properties of a module derived from its tensors' shapes.
 struct Shapes {
   std::uint64_t packed_columns = 0, in = 0, groups = 0;
   bool symmetric = false, act_order = false;
 };
 
-// config_groups select modules by class and pattern; here the shapes decide which entry applies.
-StatusOr<Weights> FittingWeights(const Declared& declared, const Shapes& shapes) {
-  std::optional<Weights> found;
+// Entries of config_groups, and how their codes lie. They select modules by class and pattern; here
+// the shapes decide which entry applies. Older releases of compressed-tensors put no code across words.
+StatusOr<std::pair<Weights, unsigned>> FittingWeights(const Declared& declared,
+                                                      const Shapes& shapes) {
+  std::optional<std::pair<Weights, unsigned>> found;
   for (const Weights& each : declared.weights) {
     const std::uint64_t size =
         each.group_size < 0 ? shapes.in : static_cast<std::uint64_t>(each.group_size);
-    const bool fits = CeilDiv(shapes.in * each.bits, kWordBits) == shapes.packed_columns &&
-                      CeilDiv(shapes.in, size) == shapes.groups &&
-                      each.symmetric == shapes.symmetric && each.act_order == shapes.act_order;
-    if (!fits) continue;
-    if (found) return Unsupported("two of the configuration's config_groups fit it");
-    found = each;
+    if (CeilDiv(shapes.in, size) != shapes.groups || each.symmetric != shapes.symmetric ||
+        each.act_order != shapes.act_order)
+      continue;
+    const auto per_word = static_cast<unsigned>(kWordBits / each.bits);
+    for (const unsigned per : {0u, per_word}) {
+      if (WordsOf(shapes.in, each.bits, per) != shapes.packed_columns) continue;
+      // Where both fit one word, or bits fill words, they are the same.
+      if (per != 0 && (kWordBits % each.bits == 0 || shapes.packed_columns == 1)) continue;
+      if (found)
+        return Unsupported("two of the configuration's config_groups, or two packings, fit it");
+      found = std::make_pair(each, per);
+    }
   }
   if (found) return *found;
-  return Unsupported(
-      "no entry of the configuration's config_groups with 2, 4 or 8 bits fits the shapes");
+  return Unsupported("no entry of the configuration's config_groups with " +
+                     std::string(declared.any_bits ? "1 to 8 bits" : "2, 4 or 8 bits") +
+                     " fits the shapes");
 }
 
 // weight_packed i32 [out, ceil(in * bits / 32)] is packed along `in`, from the lowest bits up;
@@ -409,14 +425,15 @@ StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors&
   ZT_RETURN_IF_ERROR(RequireShape(*scales, {out, groups}));
   if (g_idx != nullptr) ZT_RETURN_IF_ERROR(RequireShape(*g_idx, {in}));
 
-  ZT_ASSIGN_OR_RETURN(const Weights weights,
+  ZT_ASSIGN_OR_RETURN(const auto fitting,
                       FittingWeights(declared, {.packed_columns = packed->shape[1],
                                                 .in = in,
                                                 .groups = groups,
                                                 .symmetric = zeros == nullptr,
                                                 .act_order = g_idx != nullptr}));
+  const auto& [weights, per_word] = fitting;
   if (zeros != nullptr) {
-    ZT_RETURN_IF_ERROR(RequireShape(*zeros, {CeilDiv(out, kWordBits / weights.bits), groups}));
+    ZT_RETURN_IF_ERROR(RequireShape(*zeros, {WordsOf(out, weights.bits, per_word), groups}));
   }
 
   Value::Map attributes;
@@ -432,12 +449,14 @@ StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors&
     attributes.emplace_back("zero_point", std::uint64_t{1} << (weights.bits - 1));
   }
   attributes.emplace_back("format", FindString(declared.config, "format").value_or(""));
-  return members.Finish(shape, std::move(attributes));
+  Recipe recipe = members.Finish(shape, std::move(attributes));
+  recipe.per_word = per_word;
+  return recipe;
 }
 
 }  // namespace
 
-StatusOr<Declared> ReadDeclared(const Value::Map& config) {
+StatusOr<Declared> ReadDeclared(const Value::Map& config, bool any_bits) {
   static constexpr std::string_view kMembers[] = {
       "bits",         "checkpoint_format", "desc_act", "format", "group_size", "is_marlin_format",
       "q_group_size", "version",           "w_bit"};
@@ -447,7 +466,9 @@ StatusOr<Declared> ReadDeclared(const Value::Map& config) {
     const Value* const value = FindMember(config, key);
     if (value != nullptr) declared.config.emplace_back(key, *value);
   }
-  if (declared.scheme == Scheme::kPackQuantized) declared.weights = ConfiguredWeights(config);
+  declared.any_bits = any_bits;
+  if (declared.scheme == Scheme::kPackQuantized)
+    declared.weights = ConfiguredWeights(config, any_bits);
   return declared;
 }
 

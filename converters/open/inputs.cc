@@ -498,15 +498,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGrouped(const std::vector<std::strin
 }
 
 StatusOr<Dequantized> OpenDequantized(const std::vector<std::string>& paths,
-                                      const SourceOptions& options, DType to) {
+                                      const SourceOptions& options, DequantizeOptions numbers) {
+  numbers.memory = options.memory_limit;
   Dequantized out;
   const auto change = [&](std::unique_ptr<TensorSource> source,
                           const QuantConfig& config) -> StatusOr<std::unique_ptr<TensorSource>> {
     // A .zt file has its configuration within; that beside it may be of what it was made from.
     const bool within = source->format() == "zt";
-    ZT_ASSIGN_OR_RETURN(
-        Dequantized made,
-        Dequantize(std::move(source), within ? QuantConfig{} : config, to, options.memory_limit));
+    ZT_ASSIGN_OR_RETURN(Dequantized made,
+                        Dequantize(std::move(source), within ? QuantConfig{} : config, numbers));
     out.names.insert(out.names.end(), made.names.begin(), made.names.end());
     return std::move(made.source);
   };
@@ -543,6 +543,15 @@ StatusOr<std::unique_ptr<TensorSource>> OpenBytes(std::shared_ptr<ByteSource> by
   if (source->file({}).empty()) source->SetFile(name);
   ZT_ASSIGN_OR_RETURN(source, ResolveDelta(std::move(source), "", options, OpenAsBase));
   return RefuseParts(std::move(source));
+}
+
+StatusOr<Dequantized> OpenDequantizedBytes(std::shared_ptr<ByteSource> bytes,
+                                           const SourceOptions& options,
+                                           DequantizeOptions numbers) {
+  numbers.memory = options.memory_limit;
+  const std::string name = bytes->name();
+  ZT_ASSIGN_OR_RETURN(auto source, OpenBytes(std::move(bytes), options));
+  return WithFile(Dequantize(std::move(source), {}, numbers), name);
 }
 
 }  // namespace zt

@@ -34,9 +34,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenUngrouped(const std::vector<std::str
                                                       const SourceOptions& options = {});
 
 // OpenInputs, with numbers of f32 in place of quantized tensors (Dequantize), by the configuration in
-// their folder; `to` is the type that they are to have. GGUF blocks stay.
+// their folder. Their memory is that of `options`. GGUF blocks stay.
 StatusOr<Dequantized> OpenDequantized(const std::vector<std::string>& paths,
-                                      const SourceOptions& options, DType to);
+                                      const SourceOptions& options, DequantizeOptions numbers);
+// OpenBytes, likewise, by the configuration within them.
+StatusOr<Dequantized> OpenDequantizedBytes(std::shared_ptr<ByteSource> bytes,
+                                           const SourceOptions& options, DequantizeOptions numbers);
 
 // The arguments of MergeInputs.
 struct Inputs {

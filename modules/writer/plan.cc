@@ -314,8 +314,9 @@ std::uint64_t Plan::input_bytes(const TensorSource& source) const {
   for (const PlannedObject& object : objects) {
     for (const PlannedComponent& component : object.components) {
       if (component.shared_with) continue;
-      total +=
-          source.objects()[component.source.object].components[component.source.component].bytes;
+      const ComponentId id = component.source;
+      const auto stored = source.stored(id);
+      total += stored ? stored->length : source.objects()[id.object].components[id.component].bytes;
     }
   }
   return total;

@@ -146,6 +146,29 @@ def tensors(path, n):
     return "a.safetensors"
 
 
+def modules_left_alone(path, n):
+    """Tensors, and as many entries of modules that are not quantized: names, and globs that share their beginning."""
+    (path / "m").mkdir()
+    tensors = {f"model.layers.{i}.mlp.gate.weight": ("F8_E4M3", [1, 1], b"x") for i in range(n)}
+    tensors |= {"a.weight": ("F8_E4M3", [1, 1], b"x"), "a.weight_scale": ("F32", [1], bytes(4))}
+    make_safetensors.write(path / "m/model.safetensors", tensors)
+    ignore = [f"model.layers.{i}.mlp.gate" for i in range(n)] + [f"model.layers.{i}.other*" for i in range(n)]
+    (path / "m/config.json").write_text(json.dumps({"quantization_config": {"quant_method": "compressed-tensors", "ignore": ignore}}))
+    return "m"
+
+
+def groups_of_a_long_row(path, n):
+    """Eight rows of GPTQ, of which little memory holds small parts, with a scale for 32 columns by g_idx."""
+    (path / "m").mkdir()
+    columns, groups = 32 * n, n
+    make_safetensors.write(path / "m/model.safetensors", {
+        "a.qweight": ("I32", [columns // 8, 8], bytes(4 * columns)), "a.qzeros": ("I32", [groups, 1], bytes(4 * groups)),
+        "a.scales": ("F16", [groups, 8], bytes(16 * groups)),
+        "a.g_idx": ("I32", [columns], numpy.repeat(numpy.arange(groups, dtype="<i4"), 32).tobytes())})
+    (path / "m/config.json").write_text(json.dumps({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}}))
+    return "m"
+
+
 def shards(path, n):
     (path / "m").mkdir()
     for i in range(n):
@@ -580,6 +603,7 @@ CONVERT, PACK, AS_2_0, CANONICAL = convert(), convert("--zstd"), convert("--spec
 SHARDED, PIPED, JSON = convert("--shards", "1", "--spec", "2.0"), convert(source="-"), convert("--json")
 SHARDS = convert("--shard-size", "1")
 PLANNED = convert("-n", "--json")
+NUMBERS = convert("--dequantize", "bf16", "--memory", "1MiB")
 RENAME = convert("--rename", "s/^/a/", "--include", ".", "--dtype", "f16")
 
 
@@ -655,6 +679,7 @@ CASES = [
     (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
     (equal_columns_of_one_index, 40, [LITTLE, CONVERT]),
     (contents_of_one_digest, 1500, [VERIFY, IS_CANONICAL]), (entries_of_one_blob, 16, [VERIFY]), (rows_of_one_blob, 40, [VERIFY]),
+    (modules_left_alone, 10000, [NUMBERS]), (groups_of_a_long_row, 1 << 16, [NUMBERS]),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
 

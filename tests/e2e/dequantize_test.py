@@ -22,11 +22,15 @@ def rounded(numbers, kind):
 
 
 class Base(support.EndToEnd):
+    def pair(self, name):
+        tensors, metadata = make_safetensors.read(DATA / "quantized" / f"{name}_1.in.safetensors")
+        return tensors, json.loads(metadata["config"])["quantization_config"]
+
     def write_model(self, tensors, config, shards=1, name="model"):
         """A folder as hubs have it. The tensors go to shards in turn, so that scales lie in others than their codes."""
         folder = self.folder / name
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        folder.mkdir(parents=True)
         whole = {"architectures": ["M"], "quantization_config": config, "vocab_size": 7}
         (folder / "config.json").write_text(json.dumps(whole, indent=2))
         if shards == 1:
@@ -112,7 +116,7 @@ class Numbers(Base):
         tensors = {"model.norm.weight": ("BF16", [4], b"12345678")}
         numbers = add(tensors, "model.layers.0.up_proj")
         model = self.write_model(tensors, config, shards=2)
-        self.good("convert", model, "--dequantize", "bf16", "-q", "-o", "m.zt")
+        self.good("convert", model, "--dequantize", "bf16", "--on-overflow", "inf", "-q", "-o", "m.zt")
         out = self.extracted("m.zt")
         self.assertEqual(sorted(path.name for path in out.iterdir()), ["config.json", "model.safetensors"])
         self.assertEqual(json.loads((out / "config.json").read_text()),
@@ -166,6 +170,10 @@ class Numbers(Base):
                 self.assertIn(words, text)
                 listing = json.loads(self.good("inspect", source, "--json").stdout)
                 self.assertEqual(sum(listing["quantized"].values()), 3)
+                each = [entry["quantized"] for entry in listing["objects"] if "quantized" in entry]
+                self.assertEqual((len(each), set(each)), (3, set(listing["quantized"])))
+                rows = sum(text.count(scheme) for scheme in set(each))  # of the codes, and the sums
+                self.assertEqual(rows, 3 + len(set(each)))
 
     def test_config_texts(self):
         """Only what is said of the quantization goes; the rest of the text stays."""
@@ -180,7 +188,14 @@ class Numbers(Base):
                 ('{"torch_dtype": "float32", "quantization_config": @, "expert_dtype": "fp4"}', '{"torch_dtype": "float16"}'),
                 ('{"expert_dtype": 1, "x": 1, "quantization_config": @, "compression_config": {}}',
                  '{"torch_dtype": "float16", "x": 1}'),
-                ('{"quantization_config": @}', '{"torch_dtype": "float16"}')]:
+                ('{"quantization_config": @}', '{"torch_dtype": "float16"}'),
+                # Within a part of the model: its own types change, those of other parts stay.
+                ('{"text_config": {"quantization_config": @, "dtype": "x"}, "vision_config": {"dtype": "y"}}',
+                 '{"torch_dtype": "float16", "text_config": {"dtype": "float16"}, "vision_config": {"dtype": "y"}}'),
+                ('{"dtype": 1, "thinker_config": {"a": 1, "text_config": {"b": 2, "quantization_config": @}}}',
+                 '{"dtype": "float16", "thinker_config": {"a": 1, "text_config": {"b": 2}}}'),
+                ('{"dtype": 1, "quantization_config": @, "text_config": {"compression_config": @}, "llm_config": {}}',
+                 '{"dtype": "float16", "text_config": {}, "llm_config": {}}')]:
             (model / "config.json").write_text(text.replace("@", quantization))
             self.good("convert", model, "--dequantize", "f16", "-q", "-f", "-o", "m.zt")
             self.assertEqual((self.extracted("m.zt") / "config.json").read_text(), want)
@@ -190,6 +205,8 @@ class Numbers(Base):
         for scheme in ("fp8_blocks", "gptq", "awq", "ct_pack", "gpt_oss", "ct_nvfp4"):
             rng = numpy.random.default_rng(3)
             config, add = quantized.SCHEMES[scheme](rng)
+            while scheme == "ct_pack" and config["config_groups"]["group_0"]["weights"]["num_bits"] not in (2, 4, 8):
+                config, add = quantized.SCHEMES[scheme](rng)  # --quant group groups these alone
             tensors, numbers = {}, {}
             for i in range(4):
                 numbers |= add(tensors, f"l.{i}.m")
@@ -208,6 +225,76 @@ class Numbers(Base):
                               "x.safetensors")
                     found, _ = make_safetensors.read(self.folder / "x.safetensors")
                     self.check(found, numbers, "bf16", way)
+
+    def test_the_type_that_the_configuration_names(self):
+        """It is the one that the numbers have in the end."""
+        model = self.write_model(*self.pair("ct_fp8"))
+        for rules, want in ((["--dequantize", "f32", "--dtype", "bf16"], "bfloat16"), (["--dequantize", "f16", "--dtype", "f64"], "float64"),
+                            (["--dequantize", "bf16", "--dtype", "norm=f32"], "bfloat16"), (["--dequantize", "f32"], "float32")):
+            self.run_program("convert", model, *rules, "-q", "-f", "-o", "m.zt")
+            self.assertEqual(json.loads((self.extracted("m.zt") / "config.json").read_text())["torch_dtype"], want)
+
+    def test_parts_of_pipelines(self):
+        """A part's configuration is in its folder: of a pipeline's folder, and of the .zt file of one."""
+        config, add = quantized.gptq(numpy.random.default_rng(8))
+        tensors = {}
+        numbers = add(tensors, "blocks.0.up")
+        pipeline = self.folder / "pipeline"
+        part = self.write_model(tensors, config, name="pipeline/transformer")
+        plain = self.write_model({"conv.weight": ("F32", [1], bytes(4))}, {}, name="pipeline/vae")
+        (pipeline / "model_index.json").write_text('{"transformer": ["diffusers", "T"], "vae": ["diffusers", "V"]}')
+        self.good("convert", pipeline, "-q", "-o", "whole.zt")
+        for source in (pipeline, "whole.zt"):
+            self.good("convert", source, "--dequantize", "bf16", "--on-overflow", "inf", "-q", "-f", "-o", "m.zt")
+            out = self.extracted("m.zt")
+            found, _ = make_safetensors.read(next((out / "transformer").glob("*.safetensors")))
+            self.check(found, numbers, "bf16", source)
+            self.assertEqual(json.loads((out / "transformer/config.json").read_text()),
+                             {"architectures": ["M"], "torch_dtype": "bfloat16", "vocab_size": 7})
+            self.assertEqual((out / "vae/config.json").read_bytes(), (plain / "config.json").read_bytes())
+        (part / "config.json").write_text(json.dumps({"quantization_config": {"quant_method": "fp8"}}))
+        done = self.run_program("convert", pipeline, "--dequantize", "bf16", "-f", "-o", "m.zt")
+        self.assertEqual(done.returncode, INVALID, done.stderr)
+        self.assertIn("transformer/config.json says 'fp8'", done.stderr.decode())
+
+    def test_scales_of_a_cache_go(self):
+        """Those of keys and values, with the quantization. Others of such names stay unless a cache is configured."""
+        tensors, config = self.pair("ct_fp8")
+        one, many = ("F32", [1], bytes(4)), ("F32", [8], bytes(32))
+        tensors = {name.replace("a.", "l.self_attn.k_proj."): value for name, value in tensors.items()}
+        tensors |= {"l.self_attn.k_scale": one, "l.self_attn.v_scale": one, "l.self_attn.attn.k_scale": one,
+                    "l.self_attn.q_scale": many, "other.k_scale": one, "l.mlp.v_scale": many}
+        for cache, stay in ((None, {"l.self_attn.q_scale", "other.k_scale", "l.mlp.v_scale"}), ({"num_bits": 8}, set())):
+            model = self.write_model(tensors, config | {"kv_cache_scheme": cache})
+            self.good("convert", model, "--dequantize", "bf16", "-q", "-f", "-o", "m.zt")
+            found = set(support.read_zt(self.folder / "m.zt")["objects"])
+            self.assertEqual({name for name in found if name.endswith("_scale")}, stay)
+
+    def test_diff_of_numbers(self):
+        """Codes on either side are compared as the numbers that they are."""
+        config, add = quantized.ct_int(numpy.random.default_rng(3))
+        tensors = {}
+        numbers = add(tensors, "l.0.m") | add(tensors, "l.1.m")
+        model = self.write_model(tensors, config)
+        self.good("convert", model, "--dequantize", "bf16", "-q", "-o", "m.zt")
+        for pair in ((model, "m.zt"), ("m.zt", model), (model, model)):
+            done = self.run_program("diff", *pair, "--dequantize", "bf16")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        name = min(numbers)
+        other = {key: value for key, value in tensors.items()}
+        dtype, shape, data = other[name]
+        other[name] = dtype, shape, bytes([data[0] ^ 1]) + data[1:]
+        done = self.run_program("diff", "m.zt", self.write_model(other, config, name="other"), "--dequantize", "bf16")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(f"{name}", done.stdout.decode())
+        self.assertIn("1 of ", done.stdout.decode())
+
+    def test_what_goes_in_is_counted_as_stored(self):
+        tensors, config = self.pair("ct_fp8")
+        tensors = {"a.weight": ("F8_E4M3", [64, 64], bytes(4096)), "a.weight_scale": ("F32", [1], bytes(4))}
+        model = self.write_model(tensors, config)
+        plan = json.loads(self.good("convert", model, "--files", "none", "--dequantize", "bf16", "-n", "--json", "-o", "m.zt").stdout)
+        self.assertEqual((plan["bytes_in"], plan["plan"][0]["components"][0]["bytes_out"]), (4100, 8192))
 
     def test_rules_beside_it(self):
         config, add = quantized.bnb_int8(numpy.random.default_rng(2))
@@ -230,10 +317,6 @@ class Refused(Base):
             self.assertIn(word, done.stderr.decode())
         self.assertEqual(len(done.stderr.decode().strip().split("\n")), 1, done.stderr)
         self.assertFalse((self.folder / "m.zt").exists())
-
-    def pair(self, name):
-        tensors, metadata = make_safetensors.read(DATA / "quantized" / f"{name}_1.in.safetensors")
-        return tensors, json.loads(metadata["config"])["quantization_config"]
 
     def test_what_contradicts_itself(self):
         weight = "model.layers.0.mlp.down_proj.weight"
@@ -276,6 +359,18 @@ class Refused(Base):
             tensors, config = self.pair(name)
             with self.subTest(name=name, other=other):
                 self.refuse(self.write_model(tensors | {other: part}, config), UNSUPPORTED, f"is not read with tensor '{other}'")
+        # int8 of bitsandbytes that does not lie by rows.
+        tensors, config = self.pair("bnb_int8")
+        for number, name in ((1, "1 (col32)"), (2, "2 (col_turing)"), (3, "3 (col_ampere)"), (9, "9")):
+            model = self.write_model(tensors | {"m.weight_format": ("U8", [], bytes([number]))}, config)
+            self.refuse(model, UNSUPPORTED, f"'m.weight_format' says format {name} of its numbers, and only 0 (row) is read")
+        # Integers with scales that are not e8m0 are no e2m1.
+        tensors = {"m.weight": ("I8", [4, 32], bytes(128)), "m.scale": ("F32", [4, 2], bytes(32))}
+        self.refuse(self.write_model(tensors, {"quant_method": "fp8"}), INVALID, "'m.scale' is f32, not f8_e8m0")
+        model = self.write_model(tensors, None)
+        self.assertEqual(self.run_program("convert", model, "--dequantize", "bf16", "-q", "-o", "m.zt").returncode, 0)
+        self.assertEqual(set(make_safetensors.read(self.extracted("m.zt") / "model.safetensors")[0]), set(tensors))
+        (self.folder / "m.zt").unlink()
         # Half a model, and no configuration that would say so.
         tensors, _ = self.pair("deepseek_fp8")
         alone = ("F8_E4M3", [2, 2], bytes(4))
@@ -342,6 +437,44 @@ class Refused(Base):
         plain = self.write_model({"a": ("F8_E4M3", [2], b"\x38\x40")}, None)  # codes without scales are numbers
         self.good("convert", plain, "--dtype", "bf16", "-q", "-f", "-o", "m.zt")
 
+    def test_configurations_that_disagree(self):
+        """Two files of a folder, or of a .zt file made of it, and two parts of config.json."""
+        tensors, config = self.pair("gptq4")
+        model = self.write_model(tensors, config)
+        other = model / "quantize_config.json"
+        for change, words in (({"checkpoint_format": "gptq_v2"}, "says checkpoint_format 'gptq_v2', and config.json 'gptq'"),
+                              ({"bits": 8}, "says bits '8', and config.json '4'"), ({"group_size": 64}, "says group_size '64'"),
+                              ({"quant_method": "awq"}, "says the method 'awq', and config.json 'gptq'")):
+            other.write_text(json.dumps(config | change))
+            self.refuse(model, INVALID, "quantize_config.json", words)
+            self.refuse(model, INVALID, words, rule=("--quant", "group"))
+            self.run_program("convert", model, "-q", "-o", "whole.zt", "-f")
+            self.refuse("whole.zt", INVALID, words)
+        other.write_text(json.dumps({"bits": config["bits"], "group_size": config["group_size"], "desc_act": True}))
+        self.good("convert", model, "--dequantize", "bf16", "-q", "-f", "-o", "m.zt")
+        (self.folder / "m.zt").unlink()
+        parts = {"text_config": {"quantization_config": config}, "vision_config": {"quantization_config": {"quant_method": "fp8"}}}
+        (model / "config.json").write_text(json.dumps(parts))
+        self.refuse(model, INVALID, "text_config and vision_config have different quantizations")
+
+    def test_modules_left_alone(self):
+        """By name, part of a name, globs and regular expressions: codes that lie there need no scales, and have none."""
+        tensors, config = self.pair("ct_fp8")
+        alone = ("F8_E4M3", [2, 2], bytes(4))
+        names = "model.layers.10.mlp.gate.weight", "visual.a.weight"
+        for entries, matches in ((["mlp.gate", "visual"], True), (["model.layers.*", "visual*"], True), (["*.gate", "?isual.a"], True),
+                                 (["re:.*mlp\\.gate$", "re:^visual.*"], True), (["re:model.layers.\\d+.mlp.gate", "re:vis"], True),
+                                 (["re:.*mlp.ga$", "visual"], False), (["layers.1", "mlp.gat", "visual"], False),
+                                 (["re:model.layers.[0-9]+$", "visual"], False), (["re:.*(gate|up)", "visual"], False)):
+            model = self.write_model(tensors | dict.fromkeys(names, alone), config | {"ignore": entries})
+            with self.subTest(entries=entries):
+                if matches:
+                    self.good("convert", model, "--dequantize", "bf16", "-q", "-f", "-o", "m.zt")
+                    (self.folder / "m.zt").unlink()
+                else:
+                    self.refuse(model, INVALID, f"tensor '{names[0]}'", "does not name its module")
+        self.refuse(self.write_model(tensors, config | {"ignore": ["re:a$"]}), INVALID, "says that its module is not quantized")
+
     def test_a_configuration_that_is_a_link(self):
         model = self.write_model(*self.pair("gptq4"))
         (model / "config.json").rename(self.folder / "config.json")
@@ -357,6 +490,24 @@ class Refused(Base):
         done = self.run_program("convert", model, "--dequantize", "f16", "-o", "m.zt")
         self.assertEqual(done.returncode, support.NUMERIC, done.stderr)
         self.assertIn("do not fit f16", done.stderr.decode())
+        # Beyond f32, with scales that are finite; those that are not make no such number.
+        tensors = {"a.weight": ("F8_E4M3", [1, 4], bytes([0x7e, 0xfe, 0x38, 0x7f])), "a.weight_scale": ("F32", [1], bytes(4))}
+        most = numpy.finfo("<f4").max
+        for scale, want in ((1e38, [numpy.inf, -numpy.inf, numpy.float32(1e38), numpy.nan]),
+                            (numpy.inf, [numpy.inf, -numpy.inf, numpy.inf, numpy.nan])):
+            tensors["a.weight_scale"] = "F32", [1], numpy.float32(scale).tobytes()
+            model = self.write_model(tensors, config)
+            for kind in TYPES:
+                done = self.run_program("convert", model, "--dequantize", kind, "-f", "-o", "m.zt")
+                if scale == 1e38 or kind != "f16":
+                    self.assertEqual(done.returncode, support.NUMERIC if scale == 1e38 else 0, done.stderr)
+                if scale == 1e38:
+                    self.assertIn("tensor 'a.weight': the product of a code and its scale does not fit f32", done.stderr.decode())
+            for rule in ("inf", "saturate"):
+                self.good("convert", model, "--dequantize", "f32", "--on-overflow", rule, "-q", "-f", "-o", "m.zt")
+                found = numpy.frombuffer(make_safetensors.read(self.extracted("m.zt") / "model.safetensors")[0]["a.weight"][2], "<f4")
+                expected = numpy.clip(want, -most, most) if rule == "saturate" and scale == 1e38 else want
+                numpy.testing.assert_array_equal(found, numpy.array(expected, "<f4"))
 
     def test_a_pipe(self):
         model = self.write_model(*self.pair("deepseek_fp8"))

@@ -14,6 +14,7 @@ import numpy
 
 import make_safetensors
 import onnx_assembler
+import quantized
 import remote_server
 import support
 from remote_server import Answer, Change, Cut
@@ -31,6 +32,32 @@ class Reading(remote_server.Remote):
             self.assertEqual(self.convert(url, "out.zt", "-f", *options), want)
             sent = sum(int(last) + 1 - int(first) for first, last in (r.removeprefix("bytes=").split("-") for r in self.ranges()))
             self.assertLess(sent, 1.05 * len(self.server.files["big.safetensors"]))
+
+    def test_numbers_of_quantized_models(self):
+        """Scales in another shard than their codes, and the configuration, from the server; and of the .zt file with both."""
+        for name in ("fp8_blocks", "gptq", "gpt_oss", "bnb_4bit"):
+            config, add = quantized.SCHEMES[name](numpy.random.default_rng(4))
+            tensors = {}
+            for i in range(3):
+                add(tensors, f"l.{i}.m")
+            folder = self.path(name)
+            folder.mkdir()
+            (folder / "config.json").write_text(json.dumps({"quantization_config": config}))
+            weight_map = {}
+            for shard in (1, 2):
+                part = {key: tensors[key] for key in sorted(tensors)[shard - 1::2]}
+                make_safetensors.write(folder / SHARD.format(shard), part)
+                weight_map |= dict.fromkeys(part, SHARD.format(shard))
+            (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+            for path in folder.iterdir():
+                self.serve(f"{name}/{path.name}", path)
+            index = folder / "model.safetensors.index.json"
+            rule = "--dequantize", "bf16", "--on-overflow", "inf"
+            want = self.convert(index, "local.zt", "-f", *rule)
+            self.assertEqual(self.convert(self.server.url(f"{name}/{index.name}"), "out.zt", "-f", *rule), want)
+            self.convert(folder, "whole.zt", "-f")
+            want = self.convert(self.path("whole.zt"), "local.zt", "-f", *rule)
+            self.assertEqual(self.convert(self.serve("whole.zt", self.path("whole.zt")), "out.zt", "-f", *rule), want)
 
     def test_hdf5_that_libhdf5_reads_in_a_process_of_its_own(self):
         """Chunked, so that it is not read by ranges of contiguous data; larger than what opening asks for."""
