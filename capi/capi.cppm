@@ -109,11 +109,14 @@ RemoteOptions RemoteOf(const Options& options) {
 }
 
 // Opens any input of the program, URLs too, by a store of its own: each input asks the servers
-// anew. Errors name the file.
+// anew. Errors name the file. With `numbers`, those of this type stand for quantized tensors.
 StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, SourceOptions options,
-                                           RemoteOptions remote);
-StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
-                                           SourceOptions options);
+                                           RemoteOptions remote, std::optional<DType> numbers);
+StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes, SourceOptions options,
+                                           std::optional<DType> numbers);
+
+// The type of numbers of that name; kInvalidArgument if it is not f32, f16 or bf16.
+StatusOr<DType> NumbersNamed(std::string_view name);
 
 // A range of a component, and the buffer for its bytes.
 struct Range {

@@ -40,7 +40,10 @@ ComponentView Input::component(ComponentId id) const {
   if (const Status status = source_->CheckReadable(id.object); !status.ok()) {
     view.unreadable = Keep(Fact(status));
   }
-  if (const auto stored = source_->stored(id)) {
+  const auto stored = source_->stored(id);
+  // Numbers that are computed lie in no file.
+  const bool lies = stored && (stored->file != nullptr || !stored->shard.empty());
+  if (lies) {
     const std::string_view unknown = stored->unknown_encoding;
     view.encoding = unknown.empty() ? Name(stored->encoding) : unknown;
     view.digest = stored->digest;
@@ -54,7 +57,8 @@ ComponentView Input::component(ComponentId id) const {
       if (bytes.ok()) view.bytes = *bytes;
       if (!bytes.ok()) view.unreadable = Keep(Fact(bytes.status()));
     }
-  } else if (const auto extent = source_->extent(id); extent && extent->bytes != nullptr) {
+  } else if (const auto extent = source_->extent(id);
+             !stored && extent && extent->bytes != nullptr) {
     view.encoding = "raw";
     view.length = extent->length;
     // The offset of an archive's entry would count from the entry.
@@ -178,7 +182,7 @@ std::string_view Input::Keep(std::string_view text) const {
 }
 
 StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, SourceOptions options,
-                                           RemoteOptions remote) {
+                                           RemoteOptions remote, std::optional<DType> numbers) {
   if (std::ranges::any_of(paths, IsUrl)) {
     for (std::string& path : paths) {
       ZT_ASSIGN_OR_RETURN(path, HideQuery(path, remote.queries));
@@ -187,16 +191,34 @@ StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, Sourc
   }
   const std::string& path = paths.front();
   options.as_stored = paths.size() == 1 && IsOneFile(path, *options.store);
+  if (numbers) {
+    ZT_ASSIGN_OR_RETURN(auto made,
+                        WithFile(OpenDequantized(paths, options, {.numbers = *numbers}), path));
+    return std::make_unique<Input>(std::move(made.source), path);
+  }
   ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenInputs(paths, options), path));
   return std::make_unique<Input>(std::move(source), path);
 }
 
-StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes,
-                                           SourceOptions options) {
+StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes, SourceOptions options,
+                                           std::optional<DType> numbers) {
   const std::string name = bytes->name();
   options.as_stored = true;
+  if (numbers) {
+    ZT_ASSIGN_OR_RETURN(auto made,
+                        OpenDequantizedBytes(std::move(bytes), options, {.numbers = *numbers}));
+    return std::make_unique<Input>(std::move(made.source), name);
+  }
   ZT_ASSIGN_OR_RETURN(auto source, zt::OpenBytes(std::move(bytes), options));
   return std::make_unique<Input>(std::move(source), name);
+}
+
+StatusOr<DType> NumbersNamed(std::string_view name) {
+  const auto type = FindTypeName(std::string(name));
+  for (const DType each : {DType::kF32, DType::kF16, DType::kBF16}) {
+    if (type == ElementType{each}) return each;
+  }
+  return InvalidArgument("dequantize: " + Quote(name) + " is not f32, f16 or bf16");
 }
 
 }  // namespace zt::capi

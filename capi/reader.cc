@@ -128,6 +128,7 @@ zts_component DescribeComponent(const zts_reader* reader, std::size_t object,
 
 struct OpenOptions : zt::SourceOptions {
   zt::RemoteOptions remote = {};
+  std::optional<zt::DType> numbers = {};
 };
 
 zt::StatusOr<OpenOptions> Options(const zts_reader_options* given) {
@@ -147,6 +148,11 @@ zt::StatusOr<OpenOptions> Options(const zts_reader_options* given) {
       return zt::InvalidArgument("npy_void: " + zt::Quote(chosen.npy_void) +
                                  " is not a type; types are " + zt::TypeNames());
     }
+  }
+  if (chosen.dequantize != nullptr) {
+    const auto numbers = zt::capi::NumbersNamed(chosen.dequantize);
+    if (!numbers.ok()) return numbers.status();
+    args.numbers = *numbers;
   }
   args.follow_links = chosen.follow_links != 0;
   args.keep_sparse = chosen.keep_sparse != 0;
@@ -291,7 +297,7 @@ zts_status zts_reader_open_all(const char* const* paths, std::size_t count,
     std::vector<std::string> all;
     for (std::size_t i = 0; i < count; ++i) all.push_back(AsPath(paths[i]));
     urls = std::ranges::any_of(all, [](const std::string& path) { return zt::IsUrl(path); });
-    return zt::capi::OpenPaths(std::move(all), args, args.remote);
+    return zt::capi::OpenPaths(std::move(all), args, args.remote, args.numbers);
   });
   if (status == ZTS_OK && urls) (*out)->process = ::getpid();
   return status;
@@ -308,7 +314,8 @@ zts_status zts_reader_open_memory(const void* data, std::uint64_t bytes, const c
     const char* const called = name == nullptr ? "memory" : name;
     return OpenBy(called, options, out, [&](const OpenOptions& args) {
       const std::span all(static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes));
-      return zt::capi::OpenBytes(zt::capi::Keeping(zt::MemoryBytes(all, called), kept), args);
+      return zt::capi::OpenBytes(zt::capi::Keeping(zt::MemoryBytes(all, called), kept), args,
+                                 args.numbers);
     });
   });
 }
@@ -322,7 +329,7 @@ zts_status zts_reader_open_fd(int fd, const char* name, const zts_reader_options
                 [&](const OpenOptions& args) -> zt::StatusOr<std::unique_ptr<Input>> {
                   auto bytes = zt::OpenDescriptor(fd, called);
                   if (!bytes.ok()) return bytes.status();
-                  return zt::capi::OpenBytes(*std::move(bytes), args);
+                  return zt::capi::OpenBytes(*std::move(bytes), args, args.numbers);
                 });
 }
 
@@ -345,7 +352,7 @@ zts_status zts_reader_open_source(const zts_source* given, const zts_reader_opti
           [read = source.read_at, user = source.user](std::uint64_t at, std::span<std::byte> to) {
             return read(at, to.data(), to.size(), user);
           });
-      return zt::capi::OpenBytes(zt::capi::Keeping(std::move(bytes), kept), args);
+      return zt::capi::OpenBytes(zt::capi::Keeping(std::move(bytes), kept), args, args.numbers);
     });
   });
 }

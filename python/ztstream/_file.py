@@ -21,7 +21,7 @@ _MANY = 64  # handles after which those of all tensors are asked for at once
 
 def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: Optional[str] = None,
          follow_links: bool = False, keep_sparse: bool = False, profile: Optional[str] = None, region: Optional[str] = None,
-         endpoint_url: Optional[str] = None, no_sign_request: bool = False) -> "File":
+         endpoint_url: Optional[str] = None, no_sign_request: bool = False, dequantize: Optional[str] = None) -> "File":
     """Opens a checkpoint of any format for reading. Headers are read and checked, and no data.
 
     path: a file (.zt, .safetensors, .gguf, .pt, .npy, .npz, .onnx, ...), the index or the folder of a checkpoint in several
@@ -33,10 +33,12 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
     follow_links: files of a folder may be symbolic links that lead out of it; those of the Hugging Face cache may anyway.
     keep_sparse: a scipy sparse archive as the arrays that it holds.
     profile, region, endpoint_url, no_sign_request: who asks s3://, and where it is; what is not given is as the environment says.
+    dequantize: "f32", "f16" or "bf16": quantized tensors (FP8, FP4, GPTQ, AWQ, bitsandbytes, ...) are numbers of that type, and their
+        scales are left out. GGUF blocks stay.
     """
     options = {"threads": threads, "format": format, "npy_void": npy_void, "follow_links": follow_links,
                "keep_sparse": keep_sparse, "profile": profile, "region": region, "endpoint_url": endpoint_url,
-               "no_sign_request": no_sign_request}
+               "no_sign_request": no_sign_request, "dequantize": dequantize}
     return File((path, *more), options)
 
 
@@ -60,6 +62,7 @@ class File(Mapping[str, Tensor]):
         self._threads = _types.count(options.pop("threads", 0) or 0, "threads", 1024)
         self._sources, self._given = tuple(sources), options
         self._held = self._open(options_of(**options) if any(options.values()) else None)
+        self._dequantized: Dict[str, "File"] = {}
         self._texts: Dict[int, str] = {}
         self._names: Optional[List[str]] = None
         self._places: Dict[int, Any] = {}  # of a mapped file, by the address of its path
@@ -304,6 +307,12 @@ class File(Mapping[str, Tensor]):
 
     # ---- many tensors at once ----
 
+    def _numbers(self, dequantize):
+        """The same inputs with numbers in place of quantized tensors."""
+        if dequantize not in self._dequantized:
+            self._dequantized[dequantize] = File(self._sources, {**self._given, "threads": self._threads, "dequantize": dequantize})
+        return self._dequantized[dequantize]
+
     def _chosen(self, names):
         if names is None:
             return self.values()
@@ -375,12 +384,15 @@ class File(Mapping[str, Tensor]):
         del held
         return out
 
-    def numpy(self, names: Union[Iterable[str], Mapping[str, Any], None] = None, *, copy: bool = False) -> Dict[str, Any]:
+    def numpy(self, names: Union[Iterable[str], Mapping[str, Any], None] = None, *, copy: bool = False,
+              dequantize: Optional[str] = None) -> Dict[str, Any]:
         """Tensors as numpy arrays, decoded by all threads with one call.
 
         names: which; all without it. {name: index} gives parts: {"w": numpy.s_[:, 0:64]}, of which little more is read. copy=False: raw tensors lie in the file's pages and are read-only, see Part.numpy.
-        A tensor that is not dense is a dict of its parts by their roles.
+        A tensor that is not dense is a dict of its parts by their roles. dequantize: as of open().
         """
+        if dequantize:
+            return self._numbers(dequantize).numpy(names, copy=copy)
         import numpy
         if isinstance(names, Mapping):
             return sliced(self, {name: (self[name], index) for name, index in names.items()}, Numpy(), copy)
@@ -399,13 +411,16 @@ class File(Mapping[str, Tensor]):
         return self._many(names, copy, types, mapped, made, self._places)
 
     def torch(self, names: Union[Iterable[str], Mapping[str, Any], None] = None, *, device="cpu", copy: bool = False,
-              pin: bool = False) -> Dict[str, Any]:
+              pin: bool = False, dequantize: Optional[str] = None) -> Dict[str, Any]:
         """Tensors as torch tensors on a device: the state_dict of a model. Decoded by all threads with one call.
 
         names: which; all without it. {name: index} gives parts, see numpy(). copy=False: on the CPU raw tensors lie in the file's pages, see Part.torch.
         pin=True: through pinned memory, from which devices copy faster.
+        dequantize: as of open().
         A tensor that is not dense is a dict of its parts by their roles.
         """
+        if dequantize:
+            return self._numbers(dequantize).torch(names, device=device, copy=copy, pin=pin)
         import torch
 
         def types(dtype):
@@ -430,13 +445,15 @@ class File(Mapping[str, Tensor]):
                        else value.to(device)) for name, value in state.items()}
 
     def read(self, names: Optional[Iterable[str]] = None, *, out: Mapping[str, Any],
-             threads: Optional[int] = None) -> None:
+             threads: Optional[int] = None, dequantize: Optional[str] = None) -> None:
         """Decodes dense tensors into buffers of the caller, with one call by all threads.
 
         out: a writable contiguous buffer, an array of numpy or a CPU tensor of torch for each name, of the tensor's nbytes. Its
             elements are those of the tensor, or bytes; unsigned integers take the bits of a type that numpy lacks.
-        names: those of `out` without it.
+        names: those of `out` without it. dequantize: as of open().
         """
+        if dequantize:
+            return self._numbers(dequantize).read(names, out=out, threads=threads)
         wanted = []
         for name in out if names is None else names:
             tensor = self[name]
@@ -463,6 +480,8 @@ class File(Mapping[str, Tensor]):
         """Ends the handles. Arrays that were made stay: they keep the pages that they lie in."""
         self._held = None
         self._places = {}
+        for each in self._dequantized.values():
+            each.close()
 
     def __enter__(self) -> "File":
         self._check()

@@ -3,6 +3,7 @@ import array as array_module
 import copy
 import gc
 import io
+import json
 import mmap
 import multiprocessing
 import os
@@ -18,8 +19,10 @@ import zipfile
 
 import numpy
 from package_support import DATA, SLOW, Case, npy, of_zt, resident, run, ztstream
+import make_safetensors
 import onnx_assembler as onnx
 import pickle_assembler as pickles
+import quantized
 
 
 def sums(path, names, results):
@@ -397,6 +400,40 @@ class Reading(Case):
                     file["__meta__/files/config.json"]
         with ztstream.open(self.raw) as file:
             self.assertEqual(file.files(), {})
+
+    def test_numbers_of_quantized_tensors(self):
+        """dequantize= of open() and of one call: the numbers, without scales; by paths, bytes and file objects."""
+        for scheme in ("fp8_blocks", "gptq", "bnb_int8"):
+            config, add = quantized.SCHEMES[scheme](numpy.random.default_rng(9))
+            tensors = {"norm": ("F32", [2], bytes(8))}
+            numbers = add(tensors, "a") | add(tensors, "b")
+            model = self.path(scheme)
+            os.mkdir(model)
+            (pathlib.Path(model) / "config.json").write_text(json.dumps({"quantization_config": config}))
+            make_safetensors.write(f"{model}/model.safetensors", tensors)
+            with ztstream.open(model) as file, ztstream.open(model, dequantize="f32") as dense:
+                self.assertEqual(set(file), set(tensors))
+                self.assertEqual(set(dense), {"norm", *numbers})
+                for name, want in numbers.items():
+                    self.assertEqual((dense[name].type, dense[name].shape), ("f32", want.shape))
+                    numpy.testing.assert_array_equal(dense[name].numpy(), want)
+                    numpy.testing.assert_array_equal(dense[name][1:], want[1:])
+                    numpy.testing.assert_array_equal(file.numpy([name], dequantize="f32")[name], want)
+                    out = bytearray(2 * want.size)
+                    file.read(out={name: out}, dequantize="bf16")
+                    bits = numpy.frombuffer(out, "<u2")
+                    want = quantized.to_bf16(want).reshape(-1)
+                    nan = (bits & 0x7fff) > 0x7f80
+                    numpy.testing.assert_array_equal(numpy.where(nan, 0, bits), numpy.where((want & 0x7fff) > 0x7f80, 0, want))
+            whole = self.path(scheme + ".zt")
+            ztstream.convert(model, whole)
+            data = pathlib.Path(whole).read_bytes()
+            for given in (whole, data, io.BytesIO(data)):
+                with ztstream.open(given, dequantize="f16") as dense:
+                    self.assertEqual({dense[name].type for name in numbers}, {"f16"})
+                    self.assertEqual(dense[min(numbers)].shape, numbers[min(numbers)].shape)
+        with self.assertRaisesRegex(ztstream.ArgumentError, "dequantize: 'i8' is not f32, f16 or bf16"):
+            ztstream.open(self.raw, dequantize="i8")
 
     def test_shards(self):
         """By their index and by their folder; raw tensors lie in the pages of the shards."""

@@ -117,6 +117,9 @@ typedef struct zts_reader_options {
   const char* region;
   const char* endpoint_url;
   int no_sign_request; /* 1: they are asked without a signature, for public buckets; default 0 */
+  /* "f32", "f16" or "bf16": quantized tensors (FP8, FP4, GPTQ, AWQ, ...) are numbers of that type,
+   * their scales and the like are left out. Null (default): they are as they are stored. */
+  const char* dequantize;
 } zts_reader_options;
 ZTS_API void zts_reader_options_init(zts_reader_options* options, size_t size);
 
