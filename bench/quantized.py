@@ -192,8 +192,8 @@ def folder(options):
             linear(tensors, f"model.layers.{layer}.self_attn.{name}.weight", 4096, 14336)
     model = home / "fp8"
     model.mkdir()
-    size = write_folder(model, tensors, max(1, round(options.size)), filler(1))
-    print(f"{size / 1e9:.2f} GB of FP8 in {max(1, round(options.size))} shards")
+    size = write_folder(model, tensors, max(1, round(options.size / 2)), filler(1))
+    print(f"{size / 1e9:.2f} GB of FP8 in {max(1, round(options.size / 2))} shards")
     ours, theirs = home / "ours", home / "theirs"
     a = run("ztstream", [PROGRAM, "convert", model, "--dequantize", "bf16", "--to", "safetensors", "--shard-size", "4GB", "-q", "--no-sync",
                          "-o", f"{ours}/"])

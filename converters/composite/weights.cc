@@ -181,9 +181,11 @@ Status Finder::CheckScaled(const Object& object) {
       object.format != "dense")
     return OkStatus();
   const std::string_view name = object.name;
-  const bool codes = Is(object, "f8_e4m3fn") || Is(object, "f8_e5m2") ||
-                     (name.ends_with(".weight") && (Is(object, "i8") || Is(object, "u8"))) ||
-                     name.ends_with(".weight_packed") || name.ends_with(".qweight");
+  const bool words = method_ == "gptq" || method_ == "awq";  // whose codes are words
+  const bool codes =
+      name.ends_with(".weight_packed") || name.ends_with(".qweight") ||
+      (!words && (Is(object, "f8_e4m3fn") || Is(object, "f8_e5m2") ||
+                  (name.ends_with(".weight") && (Is(object, "i8") || Is(object, "u8")))));
   if (!codes || claims_.IsIgnored(name)) return OkStatus();
   const std::string what = "it holds codes (" + std::string(Name(object.components[0].element)) +
                            "), and no tensor beside it their scales; ";

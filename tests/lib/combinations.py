@@ -77,15 +77,19 @@ def is_plain_float(tensor):
 class Options:
     """Random options of convert, and what they do to a tensor."""
 
-    def __init__(self, rng, tensors, quant, codes=False):
+    def __init__(self, rng, tensors, quant, codes=False, numbers=()):
         self.words, self.rules, self.dequantize, self.planes = [], [], None, False
         self.storage, self.cut, self.canonical = [], [], False
         self.spec, self.include, self.exclude, self.renames = "1.2", None, None, []
         self.policy, self.group, self.no_metadata = "error", quant and rng.random() < 0.7, rng.random() < 0.1
         self.choose_storage(rng)
         self.words += rng.choice([[], [], ["-q"], ["-v"]])
-        if not codes:  # of quantized tensors: their numbers are those of e2e/dequantize_test.py, and --dtype refuses them
+        self.numbers = bool(numbers) and not self.group and rng.random() < 0.5  # in place of codes
+        if not codes:  # of quantized tensors: --dtype refuses them
             self.choose_values(rng, tensors)
+        elif self.numbers:
+            self.dequantize, self.policy = rng.choice(["f32", "f16", "bf16"]), "inf"
+            self.words += ["--dequantize", self.dequantize, "--on-overflow", "inf"]
         if rng.random() < 0.2:
             self.include = rng.choice(["[0-4]", "weight|b", "^t0", "."])
             self.words += ["--include", self.include]
@@ -239,8 +243,16 @@ class Trial:
             for key, value in item.attributes.items():
                 attributes.setdefault(key, value)
         self.codes = any(item.quant for item in self.inputs)
-        options = Options(rng, tensors, quant=self.codes, codes=self.codes)
+        numbers = {name: made for item in self.inputs for name, made in item.numbers.items()}
+        options = Options(rng, tensors, quant=self.codes, codes=self.codes, numbers=numbers)
         self.files = whole_models.Files(rng, self.inputs, options.spec)
+        if options.numbers:
+            for name, (values, parts) in numbers.items():
+                for part in parts:
+                    del tensors[part]
+                data, _ = number_formats.convert("f32", options.dequantize, values.tobytes(), False)
+                tensors[name] = random_inputs.dense(values.shape, options.dequantize, data)
+            self.files.forget_quantization(options.dequantize)
         self.words, self.stdin = list(names), None
         piped = [at for at, item in enumerate(self.inputs) if item.pipe and item.kind != "npy"]
         if piped and not options.cut and rng.random() < 0.25:
@@ -330,7 +342,7 @@ class Trial:
         names = [item.path.name for item in self.inputs]
         self.run("verify", self.out, *self.threads(), *rng.choice([[], ["--json"]]), *["--canonical"] * options.canonical)
         unchanged = not options.rules and not options.renames and not (
-            options.dequantize and any(tensor.format.startswith("gguf.") for tensor in tensors.values()))
+            options.dequantize and (options.numbers or any(tensor.format.startswith("gguf.") for tensor in tensors.values())))
         files = self.files.compared
         rules = [word for word in options.words if word not in ("-q", "-v")]
         self.run("verify", self.out, *self.threads(), *files, *rules, "--against", *names)

@@ -52,6 +52,7 @@ class Input:
     kind: str = ""
     quant: bool = False  # a checkpoint whose modules --quant group puts together
     files: dict = dataclasses.field(default_factory=dict)  # of a folder, those that go along: path -> bytes
+    numbers: dict = dataclasses.field(default_factory=dict)  # of quantized tensors: name -> (array of f32, names of its parts)
 
 
 def dense(shape, dtype, data, kind=None, attributes=None):
@@ -190,7 +191,7 @@ def gptq_folder(rng, folder, prefix):
     """A checkpoint of a few GPTQ modules beside plain tensors."""
     path = folder / f"{prefix}gptq"
     path.mkdir()
-    tensors, model, group = {}, {}, 32
+    tensors, model, group, numbers = {}, {}, 32, {}
     for at in range(rng.randint(1, 3)):
         rows, columns = 32 * rng.randint(1, 3), 8 * rng.randint(1, 4)
         source = numpy.random.default_rng(rng.getrandbits(32))
@@ -205,12 +206,19 @@ def gptq_folder(rng, folder, prefix):
             name = f"{prefix}layers.{at}.{role}"
             tensors[name] = (dtype, shape, data)
             model[name] = dense(shape, make_safetensors.ZTENSOR[dtype][0], data)
+        parts = [f"{prefix}layers.{at}.{role}" for role in ("qweight", "qzeros", "scales", "g_idx")]
+        weight, zeros = (numpy.frombuffer(tensors[name][2], "<u4").reshape(tensors[name][1]) for name in parts[:2])
+        nibbles = numpy.arange(8, dtype="u4") * 4
+        codes = (weight[:, None, :] >> nibbles[:, None] & 15).reshape(rows, columns).astype("i4")
+        zeros = ((zeros[:, :, None] >> nibbles & 15) + 1 & 15).reshape(-1, columns).astype("i4").repeat(group, 0)
+        scales = numpy.frombuffer(tensors[parts[2]][2], "<f2").reshape(-1, columns).astype("f4").repeat(group, 0)
+        numbers[f"{prefix}layers.{at}.weight"] = ((codes - zeros).astype("f4") * scales).T, parts
     more, plain = random_st(rng, f"{prefix}plain.", rng.randint(0, 3))
     tensors.update(more), model.update(plain)
     make_safetensors.write(path / "model.safetensors", tensors)
     (path / "config.json").write_text(json.dumps({"quantization_config": {
         "quant_method": "gptq", "bits": 4, "group_size": group, "desc_act": False, "sym": False}}))
-    return Input(path, model, kind="gptq folder", quant=True, files=random_files(rng, path))
+    return Input(path, model, kind="gptq folder", quant=True, files=random_files(rng, path), numbers=numbers)
 
 
 # ---- numpy -----------------------------------------------------------------------------------------------------

@@ -25,6 +25,12 @@ class Files:
         # For comparisons of the output with its inputs.
         self.compared = ["--files", "none"] if spec in NO_FILES else self.words if patterns or choice == ["none"] else []
 
+    def forget_quantization(self, kind):
+        """config.json is that of a model of such numbers."""
+        if "config.json" in self.expected:
+            kind = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}[kind]
+            self.expected = self.expected | {"config.json": b'{"torch_dtype": "%s"}' % kind.encode()}
+
 
 def split(objects):
     """(tensors, {path: bytes} of the files) among the objects of a .zt file."""
