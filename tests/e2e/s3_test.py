@@ -109,6 +109,14 @@ class Source(S3):
         self.assertEqual(process.returncode, support.DONE, process.stderr)
         self.assertTrue(all("authorization" not in request.headers for request in self.server.requests))
 
+    def test_a_shard_that_is_refused(self):
+        """What would help is said of it, too, and not of the root alone."""
+        self.succeed("convert", self.file, "-o", self.path("m.zt"), "--spec", "2.0", "--shards", 2)
+        urls = [self.put_object(path.name, path) for path in sorted(self.folder.glob("m*.zt"))]
+        for refused in ("/m.zt", "00002.zt"):
+            self.server.fault = lambda request, refused=refused: remote_server.error(403, "AccessDenied") if request.path.endswith(refused) else None
+            self.fail_with(support.IO, "convert", urls[-1], "-o", self.path("x.zt"), says=["AccessDenied", "--no-sign-request"])
+
     def test_another_region(self):
         url = self.put_object("m.safetensors", self.file)
         self.store.region = "eu-central-1"

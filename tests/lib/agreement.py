@@ -351,7 +351,7 @@ def try_files(program, library, rows, keep):
 def run_files(program, library, files, keep=None, jobs=None):
     """As try_files, by several processes."""
     jobs = jobs or len(os.sched_getaffinity(0))
-    forked = multiprocessing.get_context("fork")  # what is imported is there
+    forked = multiprocessing.get_context("fork")  # all at once, before the pool has a thread; what is imported is there
     step = max(1, min(50, len(files) // jobs // 4 + 1))
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=forked) as pool:
         parts = [pool.submit(try_files, program, library, files[at:at + step], keep) for at in range(0, len(files), step)]
