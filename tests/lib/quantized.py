@@ -75,7 +75,7 @@ def low_first(codes, bits):
     flat = each.reshape(*codes.shape[:-1], -1)
     pad = -flat.shape[-1] % 32
     flat = numpy.pad(flat, [(0, 0)] * (flat.ndim - 1) + [(0, pad)])
-    return numpy.packbits(flat, axis=-1, bitorder="little").view("<i4")
+    return numpy.ascontiguousarray(numpy.packbits(flat, axis=-1, bitorder="little")).view("<i4")
 
 
 def by_words(codes, bits):
@@ -225,7 +225,7 @@ def ct_pack(rng):
         codes = random_bytes(rng, [rows, columns], 1 << bits)
         # Older releases put no code across words. Where the shape does not tell, none is here.
         words = -(-columns * bits // 32), -(-columns // (32 // bits))
-        pack = low_first if rng.random() < .5 else by_words
+        pack = low_first if words[0] == words[1] or rng.random() < .5 else by_words
         if words[0] == words[1] > 1 and 32 % bits:
             return add(tensors, name)
         stored, scales = stored_floats(rng, [rows, sets], str(rng.choice(["F32", "BF16", "F16"])))
