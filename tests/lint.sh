@@ -41,6 +41,8 @@ rule 'A module unit imports zt.std: it includes no header of the standard librar
   $(module_units "${interfaces[@]}" "${sources[@]}")
 rule "A pair is made by make_pair or with its types: Debian 13's standard library has no guide for it where zt.std is imported." \
   search 'std::pair\{' $(module_units "${interfaces[@]}" "${sources[@]}")
+rule 'No thread_local in a static library: libztstream could not be linked with it. An ObjectPool holds what threads reuse.' \
+  search '^ *(static )?thread_local ' $(matching '^(modules|converters)/.*\.(cppm|cc|h)$')
 rule 'Headers that the standard library of Debian 12 lacks.' \
   search '#include *<(format|print|generator|flat_map|mdspan)>' "${cpp[@]}"
 included_in_purview() {

@@ -344,8 +344,7 @@ class DeltaSource final : public WrappedSource {
       ZT_RETURN_IF_ERROR(made.base->Read(std::uint64_t{k} * made.part.chunk, out));
     Status status = OkStatus();
     if (chunk.kind != DeltaKind::kEqual) {
-      thread_local std::vector<std::byte> frame;
-      frame.resize(chunk.frame);
+      std::vector<std::byte> frame(chunk.frame);
       ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
       status = ApplyDelta(made.part.element, chunk, frame, out);
     }
