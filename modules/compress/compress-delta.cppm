@@ -46,8 +46,4 @@ Status ApplyDelta(const ElementType& element, const DeltaChunk& chunk,
 Status CheckDelta(const ElementType& element, const DeltaChunk& chunk,
                   std::span<const std::byte> frame, std::size_t bytes);
 
-// The elements of a chunk that changed, as far as its frame tells: nullopt for kPlanes.
-StatusOr<std::optional<std::uint64_t>> CountChanged(const DeltaChunk& chunk,
-                                                    std::span<const std::byte> frame);
-
 }  // namespace zt

@@ -30,8 +30,7 @@ enum Mode : std::uint8_t { kNone, kSparse, kAll };
 struct Group {
   std::uint8_t last_key = 255;
   Mode mode = kNone;
-  std::uint32_t elements = 0;  // known by the base alone
-  std::uint32_t changed = 0, gaps = 0;
+  std::uint32_t elements = 0, changed = 0;
 };
 
 // How the elements of a type are ordered: by the exponent, or its upper 8 bits.
@@ -89,11 +88,9 @@ void Merge(std::span<const std::byte> in, std::byte* out, std::size_t width) {
 
 // Memory that is used for one chunk after the other.
 struct Scratch {
-  std::vector<std::byte> swapped[2];   // on big-endian hosts
-  std::vector<std::byte> differences;  // of the chunk, group by group
-  std::vector<std::byte> values;       // of one group
+  std::vector<std::byte> swapped[2];    // on big-endian hosts
+  std::vector<std::byte> values, gaps;  // of all groups
   std::vector<std::byte> content, frame;
-  std::uint32_t places[kernel::kDeltaParts][256];
 };
 
 std::byte* Room(std::vector<std::byte>& buffer, std::size_t bytes) {
@@ -133,86 +130,10 @@ std::span<const std::byte> ToHost(std::span<const std::byte> bytes, std::size_t 
   return swapped;
 }
 
-// The order of a chunk's elements: by group, and within one as in the chunk.
-class Order {
- public:
-  Order(const ElementType& element, std::span<const std::byte> base, Scratch& scratch)
-      : key_(KeyOf(element)),
-        width_(ByteWidth(element.dtype)),
-        base_(base),
-        count_(base.size() / width_),
-        places_(scratch.places) {
-    if (key_.mask == 0) return;
-    std::memset(places_, 0, sizeof places_);
-    kernel::CountKeys(Octets(base.data()), count_, width_, key_, places_);
-  }
-
-  // The fewest groups of kLeastGroup elements or more.
-  std::vector<Group> Choose() const {
-    std::vector<Group> groups;
-    std::uint32_t held = 0;
-    for (std::size_t key = 0; key_.mask != 0 && key <= key_.mask; ++key) {
-      for (const auto& part : places_) held += part[key];
-      if (held < kLeastGroup) continue;
-      groups.push_back({.last_key = static_cast<std::uint8_t>(key)});
-      held = 0;
-    }
-    if (groups.empty()) groups.emplace_back();
-    groups.back().last_key = 255;  // the rest are too few
-    return groups;
-  }
-
-  // Counts the elements of each group, and finds their places.
-  void Arrange(std::span<Group> groups) {
-    if (groups.size() == 1) {
-      groups[0].elements = static_cast<std::uint32_t>(count_);
-      return;
-    }
-    ordered_ = true;
-    std::uint32_t at = 0;
-    std::size_t key = 0;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      std::uint32_t in[kernel::kDeltaParts] = {};
-      for (; key <= groups[g].last_key; ++key) {
-        group_of_[key] = static_cast<std::uint8_t>(g);
-        for (std::size_t p = 0; p < kernel::kDeltaParts; ++p) in[p] += places_[p][key];
-      }
-      // The keys before this one have been counted, and g is at most one of them.
-      const std::uint32_t begin = at;
-      for (std::size_t p = 0; p < kernel::kDeltaParts; ++p) {
-        places_[p][g] = at;
-        at += in[p];
-      }
-      groups[g].elements = at - begin;
-    }
-  }
-
-  void TakeDifferences(std::span<const std::byte> fresh, std::byte* out) {
-    if (ordered_) {
-      kernel::OrderDifferences(Octets(base_.data()), Octets(fresh.data()), count_, width_, key_,
-                               group_of_.data(), places_, Octets(out));
-    } else {
-      kernel::Differences(Octets(base_.data()), Octets(fresh.data()), count_, width_, Octets(out));
-    }
-  }
-  void AddTo(std::span<std::byte> bytes, const std::byte* differences) {
-    if (ordered_) {
-      kernel::AddOrdered(Octets(bytes.data()), count_, width_, key_, group_of_.data(), places_,
-                         Octets(differences));
-    } else {
-      kernel::AddDifferences(Octets(bytes.data()), Octets(differences), count_, width_);
-    }
-  }
-
- private:
-  const kernel::DeltaKey key_;
-  const std::size_t width_;
-  const std::span<const std::byte> base_;
-  const std::size_t count_;
-  std::uint32_t (&places_)[kernel::kDeltaParts][256];
-  std::array<std::uint8_t, 256> group_of_{};
-  bool ordered_ = false;
-};
+// The most content that a frame of differences of a chunk has.
+std::size_t MostContent(std::size_t chunk) {
+  return 1 + kMostGroups * (kGroupHead + 1) + chunk + chunk / 128 + 64;
+}
 
 // The content of a frame of differences: heads of groups, then for each group gaps and planes.
 struct Content {
@@ -220,56 +141,81 @@ struct Content {
   std::vector<std::size_t> pieces;
 };
 
+// The fewest groups of kLeastGroup elements or more, of neighbouring keys.
+std::vector<Group> ChooseGroups(const std::uint32_t (&counts)[256],
+                                const std::uint32_t (&changed)[256]) {
+  std::vector<Group> groups(1);
+  for (std::size_t k = 0; k < std::size(counts); ++k) {
+    if (groups.back().elements >= kLeastGroup) groups.emplace_back();
+    Group& group = groups.back();
+    group.last_key = static_cast<std::uint8_t>(k);
+    group.elements += counts[k];
+    group.changed += changed[k];
+  }
+  if (groups.size() > 1 && groups.back().elements < kLeastGroup) {
+    const Group rest = groups.back();
+    groups.pop_back();
+    groups.back().elements += rest.elements;
+    groups.back().changed += rest.changed;
+  }
+  groups.back().last_key = 255;
+  for (Group& group : groups) {
+    if (group.changed > 0) group.mode = group.changed > group.elements / 2 ? kAll : kSparse;
+  }
+  return groups;
+}
+
+// Fills scratch.content with the content of a frame.
 Content LayOut(const ElementType& element, std::span<const std::byte> old,
                std::span<const std::byte> fresh, Scratch& scratch) {
-  const std::size_t width = ByteWidth(element.dtype);
+  const std::size_t width = ByteWidth(element.dtype), elements = old.size() / width;
   old = ToHost(old, width, scratch.swapped[0]);
   fresh = ToHost(fresh, width, scratch.swapped[1]);
-  Order order(element, old, scratch);
-  std::vector<Group> groups = order.Choose();
-  order.Arrange(groups);
-  std::byte* const differences = Room(scratch.differences, old.size());
-  order.TakeDifferences(fresh, differences);
+  const kernel::DeltaKey key = KeyOf(element);
+  std::uint32_t counts[256] = {}, changed[256] = {};
+  kernel::CountKeys(Octets(old.data()), Octets(fresh.data()), elements, width, key, counts,
+                    changed);
+  const std::vector<Group> groups = ChooseGroups(counts, changed);
+
+  std::byte* value = Room(scratch.values, old.size());
+  std::byte* gap = Room(scratch.gaps, elements + groups.size());
+  std::vector<kernel::DeltaGroup> packed;
+  for (const Group& group : groups) {
+    const bool all = group.mode == kAll;
+    const std::uint32_t values = all ? group.elements : group.changed;
+    packed.push_back({group.last_key, all, values, 0, Octets(value), Octets(gap)});
+    value += values * width;
+    gap += all ? 0 : group.changed + group.elements / 255 + 1;
+  }
+  kernel::PackGroups(Octets(old.data()), Octets(fresh.data()), elements, width, key, packed.data(),
+                     packed.size());
 
   Content content;
   content.pieces.push_back(1 + kGroupHead * groups.size());
-  std::byte* const out =
-      Room(scratch.content, content.pieces[0] + old.size() + old.size() / 128 + 64);
+  std::byte* const out = Room(scratch.content, MostContent(old.size()));
   std::byte* at = out + content.pieces[0];
+  std::byte* head = out;
+  *head++ = static_cast<std::byte>(groups.size() - 1);
   const auto add = [&](std::size_t bytes) {
     at += bytes;
     if (bytes > 0) content.pieces.push_back(bytes);
   };
-  std::byte* from = differences;
-  for (Group& group : groups) {
-    const std::size_t count = group.elements;
-    std::span<std::byte> values(from, count * width);
-    from += values.size();
-    group.changed =
-        static_cast<std::uint32_t>(kernel::CountChanged(Octets(values.data()), count, width));
-    if (group.changed == 0) continue;
-    group.mode = group.changed > count / 2 ? kAll : kSparse;
-    if (group.mode == kSparse) {
-      std::byte* const packed = Room(scratch.values, group.changed * width);
-      group.gaps = static_cast<std::uint32_t>(
-          kernel::PackChanged(Octets(values.data()), count, width, Octets(packed), Octets(at)));
-      add(group.gaps);
-      values = {packed, group.changed * width};
-    }
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const kernel::DeltaGroup& each = packed[g];
+    head[0] = static_cast<std::byte>(groups[g].last_key);
+    head[1] = static_cast<std::byte>(groups[g].mode);
+    zt::internal::StoreLittle(each.value_count, 4, head + 2);
+    zt::internal::StoreLittle(each.gap_count, 4, head + 6);
+    head += kGroupHead;
+    if (each.gap_count > 0) std::memcpy(at, each.gaps, each.gap_count);
+    add(each.gap_count);
+    const std::span<std::byte> values(reinterpret_cast<std::byte*>(each.values),
+                                      each.value_count * width);
     ToHost(values, width);
     Split(values, at, width);
-    for (std::size_t p = 0; p < width; ++p) add(values.size() / width);
+    for (std::size_t p = 0; p < width; ++p) add(each.value_count);
   }
   content.bytes = static_cast<std::size_t>(at - out);
-  at = out;
-  *at++ = static_cast<std::byte>(groups.size() - 1);
-  for (const Group& group : groups) {
-    at[0] = static_cast<std::byte>(group.last_key);
-    at[1] = static_cast<std::byte>(group.mode);
-    zt::internal::StoreLittle(group.changed, 4, at + 2);
-    zt::internal::StoreLittle(group.gaps, 4, at + 6);
-    at += kGroupHead;
-  }
   return content;
 }
 
@@ -288,31 +234,42 @@ Status Damaged(std::string_view what) {
   return InvalidData("the frame of a chunk is not one of differences: " + std::string(what));
 }
 
-// The heads of the groups. Counts are checked against each other, and the content's size.
-StatusOr<std::vector<Group>> ReadGroups(std::span<const std::byte> content, std::size_t width) {
+// Takes the content of a frame apart. The groups point into it and into scratch.values, where their
+// values are as they were laid out.
+StatusOr<std::vector<kernel::DeltaGroup>> ReadGroups(std::span<std::byte> content,
+                                                     std::size_t width, Scratch& scratch) {
   if (content.empty()) return Damaged("it is empty");
   const std::size_t count = static_cast<std::size_t>(content[0]) + 1;
-  if (content.size() < 1 + count * kGroupHead) return Damaged("it ends within the groups");
-  std::vector<Group> groups(count);
-  std::uint64_t bytes = 1 + count * kGroupHead;
+  std::size_t at = 1 + count * kGroupHead;
+  if (content.size() < at) return Damaged("it ends within the groups");
+  std::byte* value = Room(scratch.values, content.size());
+  std::vector<kernel::DeltaGroup> groups;
   int before = -1;
   for (std::size_t g = 0; g < count; ++g) {
     const std::byte* const head = &content[1 + g * kGroupHead];
-    Group& group = groups[g];
+    const auto mode = static_cast<unsigned>(head[1]);
+    kernel::DeltaGroup group = {};
     group.last_key = static_cast<std::uint8_t>(head[0]);
-    group.changed = static_cast<std::uint32_t>(zt::internal::LoadLittle(head + 2, 4));
-    group.gaps = static_cast<std::uint32_t>(zt::internal::LoadLittle(head + 6, 4));
-    if (static_cast<unsigned>(head[1]) > kAll) return Damaged("a group has an unknown mode");
-    group.mode = static_cast<Mode>(head[1]);
+    group.all = mode == kAll;
+    group.value_count = static_cast<std::uint32_t>(zt::internal::LoadLittle(head + 2, 4));
+    group.gap_count = static_cast<std::uint32_t>(zt::internal::LoadLittle(head + 6, 4));
+    if (mode > kAll) return Damaged("a group has an unknown mode");
     if (group.last_key <= before) return Damaged("the keys of groups do not ascend");
     before = group.last_key;
-    if (group.mode == kNone && group.changed != 0) return Damaged("a group changes and does not");
-    if (group.mode != kSparse && group.gaps != 0) return Damaged("a group has gaps");
-    bytes += group.gaps;
-    if (group.mode == kSparse) bytes += std::uint64_t{group.changed} * width;
+    if ((mode == kNone && group.value_count != 0) || (mode != kSparse && group.gap_count != 0))
+      return Damaged("a group has more than its mode says");
+    const std::uint64_t bytes = std::uint64_t{group.value_count} * width;
+    if (bytes + group.gap_count > content.size() - at) return Damaged("it ends within a group");
+    group.gaps = Octets(content.data() + at);
+    at += group.gap_count;
+    group.values = Octets(value);
+    Merge(content.subspan(at, bytes), value, width);
+    at += bytes;
+    value += bytes;
+    groups.push_back(group);
   }
   if (before != 255) return Damaged("the last group does not end at 255");
-  if (bytes > content.size()) return Damaged("it ends within the values");
+  if (at != content.size()) return Damaged("bytes follow the last group");
   return groups;
 }
 
@@ -320,47 +277,12 @@ Status DecodeContent(const DeltaChunk& chunk, std::span<const std::byte> frame, 
   return FindCodec(Encoding::kZstd)->DecodeFrame({}, frame, {out, chunk.content});
 }
 
-// Takes the content of a frame apart to differences in the order of the groups.
-Status Unpack(std::span<const std::byte> content, std::span<const Group> groups,
-              std::span<std::byte> differences, std::size_t width, Scratch& scratch) {
-  std::size_t at = 1 + groups.size() * kGroupHead;
-  std::byte* to = differences.data();
-  for (const Group& group : groups) {
-    const std::size_t bytes = group.elements * width;
-    const std::span<std::byte> out(to, bytes);
-    to += bytes;
-    if (group.mode == kAll) {
-      if (content.size() - at < bytes) return Damaged("it ends within the planes of a group");
-      Merge(content.subspan(at, bytes), out.data(), width);
-      ToHost(out, width);
-      kernel::UndoZigZag(Octets(out.data()), group.elements, width);
-      at += bytes;
-      continue;
-    }
-    if (!out.empty()) std::memset(out.data(), 0, out.size());
-    if (group.mode == kNone) continue;
-    const std::size_t packed = group.changed * width;
-    if (content.size() - at < packed + group.gaps) return Damaged("it ends within a group");
-    const std::byte* const gaps = content.data() + at;
-    std::byte* const values = Room(scratch.values, packed);
-    Merge(content.subspan(at + group.gaps, packed), values, width);
-    ToHost({values, packed}, width);
-    kernel::UndoZigZag(Octets(values), group.changed, width);
-    at += group.gaps + packed;
-    if (!kernel::UnpackChanged(Octets(gaps), group.gaps, Octets(values), group.changed, width,
-                               Octets(out.data()), group.elements))
-      return Damaged("the gaps of a group do not fit it");
-  }
-  return at == content.size() ? OkStatus() : Damaged("bytes follow the last group");
-}
-
 Status CheckSizes(const DeltaChunk& chunk, std::span<const std::byte> frame, std::size_t bytes,
                   std::size_t width) {
   if (frame.size() != chunk.frame) return InvalidArgument("the frame has another size");
   if (bytes > kMaxDeltaChunk || bytes % width != 0)
     return InvalidArgument("a chunk is whole elements, of at most 16 MiB");
-  const std::size_t most = 1 + kMostGroups * kGroupHead + bytes + bytes / 128 + 64;
-  if (chunk.content > most)
+  if (chunk.content > MostContent(bytes))
     return InvalidData("the frame of a chunk has more content than one has");
   if (chunk.kind == DeltaKind::kPlanes && chunk.content != bytes)
     return InvalidData("the planes of a chunk have another size than the chunk");
@@ -370,7 +292,7 @@ Status CheckSizes(const DeltaChunk& chunk, std::span<const std::byte> frame, std
 }  // namespace
 
 std::size_t DeltaBound(std::size_t bytes) {
-  const std::size_t content = 1 + kMostGroups * kGroupHead + bytes + bytes / 128 + 64;
+  const std::size_t content = MostContent(bytes);
   const std::size_t bound = PiecesFrameBound(content, kMostGroups * 9 + 1);
   return std::max(bound, FindCodec(Encoding::kZstd)->Bound(content));
 }
@@ -434,18 +356,18 @@ Status ApplyDelta(const ElementType& element, const DeltaChunk& chunk,
   return WithScratch([&](Scratch& scratch) -> Status {
     std::byte* const room = Room(scratch.content, chunk.content);
     ZT_RETURN_IF_ERROR(DecodeContent(chunk, frame, room));
-    const std::span<const std::byte> content(room, chunk.content);
-    ZT_ASSIGN_OR_RETURN(std::vector<Group> groups, ReadGroups(content, width));
+    ZT_ASSIGN_OR_RETURN(const auto groups, ReadGroups({room, chunk.content}, width, scratch));
+    const kernel::DeltaKey key = KeyOf(element);
+    if (groups.size() > 1 && key.mask == 0) return Damaged("elements of this type have no groups");
+    for (const kernel::DeltaGroup& group : groups) {
+      ToHost({reinterpret_cast<std::byte*>(group.values), group.value_count * width}, width);
+      kernel::UndoZigZag(group.values, group.value_count, width);
+    }
     ToHost(bytes, width);
-    Order order(element, bytes, scratch);
-    if (groups.size() > 1 && KeyOf(element).mask == 0)
-      return Damaged("elements of this type have no groups");
-    order.Arrange(groups);
-    const std::span<std::byte> differences(Room(scratch.differences, bytes.size()), bytes.size());
-    ZT_RETURN_IF_ERROR(Unpack(content, groups, differences, width, scratch));
-    order.AddTo(bytes, differences.data());
+    const bool fits = kernel::AddGroups(Octets(bytes.data()), bytes.size() / width, width, key,
+                                        groups.data(), groups.size());
     ToHost(bytes, width);
-    return OkStatus();
+    return fits ? OkStatus() : Damaged("the gaps or values of a group do not fit it");
   });
 }
 
@@ -458,21 +380,7 @@ Status CheckDelta(const ElementType& element, const DeltaChunk& chunk,
     std::byte* const room = Room(scratch.content, chunk.content);
     ZT_RETURN_IF_ERROR(DecodeContent(chunk, frame, room));
     if (chunk.kind == DeltaKind::kPlanes) return OkStatus();
-    return ReadGroups({room, chunk.content}, width).status();
-  });
-}
-
-StatusOr<std::optional<std::uint64_t>> CountChanged(const DeltaChunk& chunk,
-                                                    std::span<const std::byte> frame) {
-  if (chunk.kind == DeltaKind::kEqual) return 0;
-  if (chunk.kind == DeltaKind::kPlanes) return std::nullopt;
-  return WithScratch([&](Scratch& scratch) -> StatusOr<std::optional<std::uint64_t>> {
-    std::byte* const room = Room(scratch.content, chunk.content);
-    ZT_RETURN_IF_ERROR(DecodeContent(chunk, frame, room));
-    ZT_ASSIGN_OR_RETURN(const std::vector<Group> groups, ReadGroups({room, chunk.content}, 1));
-    std::uint64_t changed = 0;
-    for (const Group& group : groups) changed += group.changed;
-    return changed;
+    return ReadGroups({room, chunk.content}, width, scratch).status();
   });
 }
 

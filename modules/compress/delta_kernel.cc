@@ -1,12 +1,15 @@
-// delta_kernel — Highway vectors where elements keep their order, plain loops where they do not.
+// delta_kernel — finds the members of groups among 64 elements at once, as masks of Highway's
+// vectors.
 #include "compress/delta_kernel.h"
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
 #include "core/prefetch.h"
+#include "core/sized_vectors.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "compress/delta_kernel.cc"
@@ -17,9 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most 64 lanes, so that a mask is one word.
-template <typename T>
-using Lanes64 = hn::CappedTag<T, 64>;
+constexpr std::size_t kBlock = 64;
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
 template <typename T>
 HWY_INLINE T At(const std::uint8_t* p, std::size_t i) {
@@ -38,22 +40,17 @@ HWY_INLINE T ZigZag(T difference) {
   const auto sign = static_cast<T>(static_cast<Signed>(difference) >> (sizeof(T) * 8 - 1));
   return static_cast<T>(static_cast<T>(difference << 1) ^ sign);
 }
+
 template <typename T>
-HWY_INLINE T FromZigZag(T value) {
-  return static_cast<T>(static_cast<T>(value >> 1) ^ static_cast<T>(T{0} - (value & 1)));
+HWY_INLINE std::size_t KeyOf(T element, DeltaKey key) {
+  return static_cast<std::size_t>(element >> key.shift) & key.mask;
 }
 
-// Calls step(part, i) for each element, four parts in turn.
-template <class Step>
-HWY_INLINE void EachPart(std::size_t count, const Step& step) {
-  const std::size_t part = count / kDeltaParts;
-  for (std::size_t i = 0; i < part; ++i) {
-    step(0, i);
-    step(1, i + part);
-    step(2, i + 2 * part);
-    step(3, i + 3 * part);
-  }
-  for (std::size_t i = kDeltaParts * part; i < count; ++i) step(3, i);
+HWY_INLINE std::size_t FirstOf(std::uint64_t mask) {
+  return static_cast<std::size_t>(__builtin_ctzll(mask));
+}
+HWY_INLINE std::uint32_t CountOf(std::uint64_t mask) {
+  return static_cast<std::uint32_t>(__builtin_popcountll(mask));
 }
 
 // Calls run(T()) for the type of elements of this width.
@@ -72,163 +69,267 @@ HWY_INLINE auto ForWidth(std::size_t width, const Run& run) {
 }
 
 template <typename T>
-HWY_INLINE std::size_t KeyOf(T element, DeltaKey key) {
-  return static_cast<std::size_t>(element >> key.shift) & key.mask;
-}
+using Vector = hn::CappedTag<T, kBlock>;
+// Lanes whose mask is whole bytes.
+template <typename T>
+inline constexpr bool kMasks = hn::MaxLanes(Vector<T>()) >= 8;
 
-void RunCountKeys(const std::uint8_t* in, std::size_t count, std::size_t width, DeltaKey key,
-                  std::uint32_t (*counts)[256]) {
-  ForWidth(width, [&](auto zero) HWY_ATTR {
-    using T = decltype(zero);
-    EachPart(count,
-             [&](std::size_t p, std::size_t i) HWY_ATTR { ++counts[p][KeyOf(At<T>(in, i), key)]; });
-  });
-}
-
-void RunOrder(const std::uint8_t* HWY_RESTRICT old, const std::uint8_t* HWY_RESTRICT fresh,
-              std::size_t count, std::size_t width, DeltaKey key,
-              const std::uint8_t* HWY_RESTRICT group_of, std::uint32_t (*HWY_RESTRICT place)[256],
-              std::uint8_t* HWY_RESTRICT out) {
-  ForWidth(width, [&](auto zero) HWY_ATTR {
-    using T = decltype(zero);
-    EachPart(count, [&](std::size_t p, std::size_t i) HWY_ATTR {
-      const T was = At<T>(old, i);
-      const auto difference = static_cast<T>(At<T>(fresh, i) - was);
-      Put(out, place[p][group_of[KeyOf(was, key)]]++, ZigZag(difference));
-    });
-  });
-}
-
-void RunAddOrdered(std::uint8_t* HWY_RESTRICT elements, std::size_t count, std::size_t width,
-                   DeltaKey key, const std::uint8_t* HWY_RESTRICT group_of,
-                   std::uint32_t (*HWY_RESTRICT place)[256],
-                   const std::uint8_t* HWY_RESTRICT differences) {
-  ForWidth(width, [&](auto zero) HWY_ATTR {
-    using T = decltype(zero);
-    EachPart(count, [&](std::size_t p, std::size_t i) HWY_ATTR {
-      const T was = At<T>(elements, i);
-      const T difference = At<T>(differences, place[p][group_of[KeyOf(was, key)]]++);
-      Put(elements, i, static_cast<T>(was + difference));
-    });
-  });
-}
-
-// Stores of(v, w) for the vectors v of a and w of b, and of(x, y) for the elements after them.
-template <typename T, class Vectors, class Elements>
-HWY_INLINE void Pairwise(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* out,
-                         std::size_t count, const Vectors& vectors, const Elements& elements) {
-  const Lanes64<std::uint8_t> bytes;
-  const hn::Repartition<T, Lanes64<std::uint8_t>> d;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const std::size_t at = i * sizeof(T);
-    const auto x = hn::BitCast(d, hn::LoadU(bytes, a + at));
-    const auto y = hn::BitCast(d, hn::LoadU(bytes, b + at));
-    hn::StoreU(hn::BitCast(bytes, vectors(d, x, y)), bytes, out + at);
+// Bit i is set if lane i of the mask is. Word by word, so that compilers keep it in a register.
+template <class D, class M>
+HWY_INLINE std::uint64_t BitsOf(D d, M mask) {
+  constexpr std::size_t kBytes = hn::MaxLanes(D()) / 8;
+  using Small = std::conditional_t<kBytes == 1, std::uint8_t, std::uint16_t>;
+  using Large = std::conditional_t<kBytes <= 4, std::uint32_t, std::uint64_t>;
+  using Word = std::conditional_t<kBytes <= 2, Small, Large>;
+  alignas(8) std::uint8_t bytes[8];
+  hn::StoreMaskBits(d, mask, bytes);
+  if constexpr (std::endian::native == std::endian::little) {
+    Word word;
+    std::memcpy(&word, bytes, sizeof(word));
+    return word;
   }
-  for (; i < count; ++i) Put(out, i, elements(At<T>(a, i), At<T>(b, i)));
+  std::uint64_t word = 0;
+  for (std::size_t b = 0; b < kBytes; ++b) word |= std::uint64_t{bytes[b]} << (8 * b);
+  return word;
 }
 
-void RunDifferences(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
-                    std::size_t width, std::uint8_t* out) {
-  ForWidth(width, [&](auto zero) HWY_ATTR {
-    using T = decltype(zero);
-    Pairwise<T>(
-        old, fresh, out, count,
-        [](auto d, auto was, auto is) HWY_ATTR {
-          const auto difference = hn::Sub(is, was);
-          const hn::RebindToSigned<decltype(d)> ds;
-          const auto sign = hn::BitCast(d, hn::BroadcastSignBit(hn::BitCast(ds, difference)));
-          return hn::Xor(hn::Add(difference, difference), sign);
-        },
-        [](T was, T is) HWY_ATTR { return ZigZag(static_cast<T>(is - was)); });
-  });
+template <typename T>
+HWY_INLINE auto Load(const std::uint8_t* p, std::size_t i) {
+  const hn::Repartition<std::uint8_t, Vector<T>> bytes;
+  return hn::BitCast(Vector<T>(), hn::LoadU(bytes, p + i * sizeof(T)));
 }
 
-void RunAdd(std::uint8_t* elements, const std::uint8_t* differences, std::size_t count,
-            std::size_t width) {
-  ForWidth(width, [&](auto zero) HWY_ATTR {
-    using T = decltype(zero);
-    Pairwise<T>(
-        elements, differences, elements, count,
-        [](auto, auto was, auto difference) HWY_ATTR { return hn::Add(was, difference); },
-        [](T was, T difference) HWY_ATTR { return static_cast<T>(was + difference); });
-  });
-}
-
-void RunUndoZigZag(std::uint8_t* differences, std::size_t count, std::size_t width) {
-  ForWidth(width, [&](auto zero) HWY_ATTR {
-    using T = decltype(zero);
-    Pairwise<T>(
-        differences, differences, differences, count,
-        [](auto d, auto value, auto) HWY_ATTR {
-          const auto sign = hn::Sub(hn::Zero(d), hn::And(value, hn::Set(d, T{1})));
-          return hn::Xor(hn::ShiftRight<1>(value), sign);
-        },
-        [](T value, T) HWY_ATTR { return FromZigZag(value); });
-  });
-}
-
-// Calls found(i, mask) for each vector that has elements other than zero: bit j of the mask is set
-// for element i + j.
-template <typename T, class Found>
-HWY_INLINE void EachChanged(const std::uint8_t* in, std::size_t count, const Found& found) {
-  const Lanes64<std::uint8_t> bytes;
-  const hn::Repartition<T, Lanes64<std::uint8_t>> d;
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    const auto value = hn::BitCast(d, hn::LoadU(bytes, in + i * sizeof(T)));
-    const auto changed = hn::Ne(value, hn::Zero(d));
-    if (hn::AllFalse(d, changed)) continue;
-    std::uint8_t bits[8] = {};
-    hn::StoreMaskBits(d, changed, bits);
-    std::uint64_t mask = 0;
-    for (std::size_t b = 0; b < 8; ++b) mask |= std::uint64_t{bits[b]} << (8 * b);
-    found(i, mask);
-  }
-  for (; i < count; ++i) {
-    if (At<T>(in, i) != 0) found(i, std::uint64_t{1});
-  }
-}
-
-std::size_t RunCountChanged(const std::uint8_t* in, std::size_t count, std::size_t width) {
-  std::size_t changed = 0;
-  ForWidth(width, [&](auto zero) HWY_ATTR {
-    using T = decltype(zero);
-    const Lanes64<std::uint8_t> bytes;
-    const hn::Repartition<T, Lanes64<std::uint8_t>> d;
-    const std::size_t lanes = hn::Lanes(d);
-    std::size_t i = 0;
-    for (; i + lanes <= count; i += lanes) {
-      PrefetchAhead(in + i * sizeof(T));
-      const auto value = hn::BitCast(d, hn::LoadU(bytes, in + i * sizeof(T)));
-      changed += hn::CountTrue(d, hn::Ne(value, hn::Zero(d)));
+// The elements that differ, as a mask.
+template <typename T>
+HWY_INLINE std::uint64_t Differing(const std::uint8_t* a, const std::uint8_t* b,
+                                   std::size_t elements) {
+  std::uint64_t mask = 0;
+  if constexpr (kMasks<T>) {
+    constexpr std::size_t kLanes = hn::MaxLanes(Vector<T>());
+    if (elements == kBlock) {
+      for (std::size_t i = 0; i < kBlock; i += kLanes)
+        mask |= BitsOf(Vector<T>(), hn::Ne(Load<T>(a, i), Load<T>(b, i))) << i;
+      return mask;
     }
-    for (; i < count; ++i) changed += At<T>(in, i) != 0 ? 1 : 0;
-  });
-  return changed;
+  }
+  for (std::size_t i = 0; i < elements; ++i) mask |= std::uint64_t{At<T>(a, i) != At<T>(b, i)} << i;
+  return mask;
 }
 
-std::size_t RunPack(const std::uint8_t* HWY_RESTRICT in, std::size_t count, std::size_t width,
-                    std::uint8_t* HWY_RESTRICT values, std::uint8_t* HWY_RESTRICT gaps) {
-  std::size_t changed = 0, next = 0;
-  const std::uint8_t* const first = gaps;
+// The members of groups, as masks.
+template <typename T>
+class Members {
+ public:
+  Members(DeltaKey key, const DeltaGroup* groups, std::size_t count)
+      : key_(key), bits_(static_cast<T>(static_cast<T>(key.mask) << key.shift)), count_(count) {
+    std::size_t k = 0;
+    for (std::size_t g = 0; g < count; ++g) {
+      for (; k <= groups[g].last_key; ++k) group_of_[k] = static_cast<std::uint8_t>(g);
+      const unsigned last = groups[g].last_key < key.mask ? groups[g].last_key : key.mask;
+      limits_[g] = static_cast<T>(static_cast<T>(last) << key.shift);
+    }
+  }
+  HWY_INLINE std::size_t GroupOf(T element) const { return group_of_[KeyOf(element, key_)]; }
+
+  // Of the elements at `in`.
+  HWY_INLINE void Find(const std::uint8_t* in, std::size_t elements, std::uint64_t* masks) const {
+    if constexpr (kMasks<T>) {
+      if (elements == kBlock) return FindInBlock(in, masks);
+    }
+    for (std::size_t g = 0; g < count_; ++g) masks[g] = 0;
+    for (std::size_t i = 0; i < elements; ++i)
+      masks[GroupOf(At<T>(in, i))] |= std::uint64_t{1} << i;
+  }
+
+ private:
+  HWY_INLINE void FindInBlock(const std::uint8_t* in, std::uint64_t* masks) const {
+    constexpr Vector<T> d;
+    constexpr hn::RebindToSigned<Vector<T>> ds;  // keys do not hold the sign
+    constexpr std::size_t kLanes = hn::MaxLanes(d);
+    hn::Vec<decltype(ds)> keys[kBlock / kLanes];
+    for (std::size_t v = 0; v < kBlock / kLanes; ++v)
+      keys[v] = hn::BitCast(ds, hn::And(Load<T>(in, v * kLanes), hn::Set(d, bits_)));
+    std::uint64_t above = kNever;
+    for (std::size_t g = 0; g + 1 < count_; ++g) {
+      const auto limit = hn::BitCast(ds, hn::Set(d, limits_[g]));
+      std::uint64_t next = 0;
+      for (std::size_t v = 0; v < kBlock / kLanes; ++v)
+        next |= BitsOf(ds, hn::Gt(keys[v], limit)) << (v * kLanes);
+      masks[g] = above & ~next;
+      above = next;
+    }
+    masks[count_ - 1] = above;
+  }
+
+  const DeltaKey key_;
+  const T bits_;
+  const std::size_t count_;
+  std::uint8_t group_of_[256] = {};
+  T limits_[256] = {};
+};
+
+// Calls block(begin, elements) for each 64 elements and the rest.
+template <class Block>
+HWY_INLINE bool EachBlock(std::size_t count, const Block& block) {
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    if (!block(begin, count - begin < kBlock ? count - begin : kBlock)) return false;
+  }
+  return true;
+}
+
+void RunCountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
+                  std::size_t width, DeltaKey key, std::uint32_t* counts, std::uint32_t* changed) {
+  std::uint32_t in_turn[4][256] = {};  // so that neighbours with one key do not wait
   ForWidth(width, [&](auto zero) HWY_ATTR {
     using T = decltype(zero);
-    EachChanged<T>(in, count, [&](std::size_t begin, std::uint64_t mask) HWY_ATTR {
-      for (; mask != 0; mask &= mask - 1) {
-        const std::size_t i = begin + static_cast<std::size_t>(__builtin_ctzll(mask));
-        std::size_t gap = i - next;
-        for (; gap >= 255; gap -= 255) *gaps++ = 255;
-        *gaps++ = static_cast<std::uint8_t>(gap);
-        Put(values, changed++, At<T>(in, i));
-        next = i + 1;
+    EachBlock(count, [&](std::size_t begin, std::size_t elements) HWY_ATTR {
+      const std::uint8_t* const was = old + begin * sizeof(T);
+      std::size_t i = 0;
+      for (; i + 4 <= elements; i += 4) {
+        ++in_turn[0][KeyOf(At<T>(was, i), key)];
+        ++in_turn[1][KeyOf(At<T>(was, i + 1), key)];
+        ++in_turn[2][KeyOf(At<T>(was, i + 2), key)];
+        ++in_turn[3][KeyOf(At<T>(was, i + 3), key)];
       }
+      for (; i < elements; ++i) ++in_turn[0][KeyOf(At<T>(was, i), key)];
+      std::uint64_t mask = Differing<T>(was, fresh + begin * sizeof(T), elements);
+      for (; mask != 0; mask &= mask - 1) ++changed[KeyOf(At<T>(was, FirstOf(mask)), key)];
+      return true;
     });
   });
-  return static_cast<std::size_t>(gaps - first);
+  for (std::size_t k = 0; k < 256; ++k) {
+    for (const auto& each : in_turn) counts[k] += each[k];
+  }
+}
+
+template <typename T>
+void Pack(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count, DeltaKey key,
+          DeltaGroup* groups, std::size_t group_count) {
+  const Members<T> members(key, groups, group_count);
+  std::uint64_t masks[256], all_of = 0;
+  std::uint32_t seen[256] = {}, next[256] = {}, values[256] = {};
+  bool any_sparse = false;
+  for (std::size_t g = 0; g < group_count; ++g) {
+    groups[g].gap_count = 0;
+    any_sparse = any_sparse || !groups[g].all;
+  }
+  EachBlock(count, [&](std::size_t begin, std::size_t elements) HWY_ATTR {
+    const std::uint8_t* const was = old + begin * sizeof(T);
+    const std::uint8_t* const is = fresh + begin * sizeof(T);
+    const auto value = [&](std::size_t i) HWY_ATTR {
+      return ZigZag(static_cast<T>(At<T>(is, i) - At<T>(was, i)));
+    };
+    members.Find(was, elements, masks);
+    all_of = 0;
+    for (std::size_t g = 0; g < group_count; ++g) {
+      if (!groups[g].all) continue;
+      all_of |= masks[g];
+      std::uint8_t* const out = groups[g].values + values[g] * sizeof(T);
+      if (masks[g] == kNever) {
+        for (std::size_t i = 0; i < kBlock; ++i) Put(out, i, value(i));
+      } else {
+        std::size_t to = 0;
+        for (std::uint64_t mask = masks[g]; mask != 0; mask &= mask - 1)
+          Put(out, to++, value(FirstOf(mask)));
+      }
+      values[g] += CountOf(masks[g]);
+    }
+    if (!any_sparse) return true;
+    std::uint64_t differing = Differing<T>(was, is, elements) & ~all_of;
+    for (; differing != 0; differing &= differing - 1) {
+      const std::size_t i = FirstOf(differing), g = members.GroupOf(At<T>(was, i));
+      DeltaGroup& group = groups[g];
+      const std::uint32_t rank = seen[g] + CountOf(masks[g] & ((std::uint64_t{1} << i) - 1));
+      std::uint32_t gap = rank - next[g];
+      for (; gap >= 255; gap -= 255) group.gaps[group.gap_count++] = 255;
+      group.gaps[group.gap_count++] = static_cast<std::uint8_t>(gap);
+      Put(group.values, values[g]++, value(i));
+      next[g] = rank + 1;
+    }
+    for (std::size_t g = 0; g < group_count; ++g) seen[g] += CountOf(masks[g]);
+    return true;
+  });
+}
+
+// The place among its group's elements of the next one that changed: `at` or later.
+HWY_INLINE std::uint64_t NextOf(const DeltaGroup& group, std::uint32_t& gaps, std::uint64_t at) {
+  while (gaps < group.gap_count) {
+    const std::uint8_t gap = group.gaps[gaps++];
+    at += gap;
+    if (gap != 255) return at;
+  }
+  return kNever;
+}
+
+template <typename T>
+bool Add(std::uint8_t* elements, std::size_t count, DeltaKey key, const DeltaGroup* groups,
+         std::size_t group_count) {
+  const Members<T> members(key, groups, group_count);
+  std::uint64_t masks[256], next[256];
+  std::uint32_t seen[256] = {}, gaps[256] = {}, values[256] = {};
+  for (std::size_t g = 0; g < group_count; ++g)
+    next[g] = groups[g].all ? 0 : NextOf(groups[g], gaps[g], 0);
+  const bool fits = EachBlock(count, [&](std::size_t begin, std::size_t in_block) HWY_ATTR {
+    std::uint8_t* const block = elements + begin * sizeof(T);
+    PrefetchAhead(block);
+    const auto add = [&](std::size_t i, const std::uint8_t* from, std::size_t v) HWY_ATTR {
+      Put(block, i, static_cast<T>(At<T>(block, i) + At<T>(from, v)));
+    };
+    members.Find(block, in_block, masks);
+    for (std::size_t g = 0; g < group_count; ++g) {
+      const DeltaGroup& group = groups[g];
+      std::uint64_t mask = masks[g];
+      std::uint64_t at = seen[g];
+      seen[g] += CountOf(mask);
+      if (group.all) {
+        if (seen[g] > group.value_count) return false;
+        const std::uint8_t* const from = group.values + at * sizeof(T);
+        if (mask == kNever) {
+          for (std::size_t i = 0; i < kBlock; ++i) add(i, from, i);
+        } else {
+          for (std::size_t v = 0; mask != 0; mask &= mask - 1) add(FirstOf(mask), from, v++);
+        }
+        continue;
+      }
+      while (next[g] < seen[g]) {
+        for (; at < next[g]; ++at) mask &= mask - 1;
+        if (values[g] == group.value_count) return false;
+        add(FirstOf(mask), group.values, values[g]++);
+        next[g] = NextOf(group, gaps[g], next[g] + 1);
+      }
+    }
+    return true;
+  });
+  if (!fits) return false;
+  for (std::size_t g = 0; g < group_count; ++g) {
+    const std::uint32_t used = groups[g].all ? seen[g] : values[g];
+    if (used != groups[g].value_count || (!groups[g].all && next[g] != kNever)) return false;
+  }
+  return true;
+}
+
+void RunPack(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
+             std::size_t width, DeltaKey key, DeltaGroup* groups, std::size_t group_count) {
+  ForWidth(width, [&](auto zero) HWY_ATTR {
+    Pack<decltype(zero)>(old, fresh, count, key, groups, group_count);
+  });
+}
+
+bool RunAdd(std::uint8_t* elements, std::size_t count, std::size_t width, DeltaKey key,
+            const DeltaGroup* groups, std::size_t group_count) {
+  return ForWidth(width, [&](auto zero) HWY_ATTR {
+    return Add<decltype(zero)>(elements, count, key, groups, group_count);
+  });
+}
+
+void RunUndoZigZag(std::uint8_t* values, std::size_t count, std::size_t width) {
+  ForWidth(width, [&](auto zero) HWY_ATTR {
+    using T = decltype(zero);
+    for (std::size_t i = 0; i < count; ++i) {
+      const T value = At<T>(values, i);
+      Put(values, i, static_cast<T>((value >> 1) ^ static_cast<T>(T{0} - (value & 1))));
+    }
+  });
 }
 
 }  // namespace zt::kernel::HWY_NAMESPACE
@@ -237,71 +338,24 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace zt::kernel {
 HWY_EXPORT(RunCountKeys);
-HWY_EXPORT(RunOrder);
-HWY_EXPORT(RunAddOrdered);
-HWY_EXPORT(RunDifferences);
+HWY_EXPORT(RunPack);
 HWY_EXPORT(RunAdd);
 HWY_EXPORT(RunUndoZigZag);
-HWY_EXPORT(RunCountChanged);
-HWY_EXPORT(RunPack);
 
-void CountKeys(const std::uint8_t* in, std::size_t count, std::size_t width, DeltaKey key,
-               std::uint32_t (*counts)[256]) {
-  HWY_DYNAMIC_DISPATCH(RunCountKeys)(in, count, width, key, counts);
+void CountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
+               std::size_t width, DeltaKey key, std::uint32_t* counts, std::uint32_t* changed) {
+  HWY_DYNAMIC_DISPATCH(RunCountKeys)(old, fresh, count, width, key, counts, changed);
 }
-void OrderDifferences(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
-                      std::size_t width, DeltaKey key, const std::uint8_t* group_of,
-                      std::uint32_t (*place)[256], std::uint8_t* out) {
-  HWY_DYNAMIC_DISPATCH(RunOrder)(old, fresh, count, width, key, group_of, place, out);
+void PackGroups(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
+                std::size_t width, DeltaKey key, DeltaGroup* groups, std::size_t group_count) {
+  HWY_DYNAMIC_DISPATCH(RunPack)(old, fresh, count, width, key, groups, group_count);
 }
-void AddOrdered(std::uint8_t* elements, std::size_t count, std::size_t width, DeltaKey key,
-                const std::uint8_t* group_of, std::uint32_t (*place)[256],
-                const std::uint8_t* differences) {
-  HWY_DYNAMIC_DISPATCH(RunAddOrdered)(elements, count, width, key, group_of, place, differences);
+void UndoZigZag(std::uint8_t* values, std::size_t count, std::size_t width) {
+  HWY_DYNAMIC_DISPATCH(RunUndoZigZag)(values, count, width);
 }
-void Differences(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
-                 std::size_t width, std::uint8_t* out) {
-  HWY_DYNAMIC_DISPATCH(RunDifferences)(old, fresh, count, width, out);
-}
-void AddDifferences(std::uint8_t* elements, const std::uint8_t* differences, std::size_t count,
-                    std::size_t width) {
-  HWY_DYNAMIC_DISPATCH(RunAdd)(elements, differences, count, width);
-}
-void UndoZigZag(std::uint8_t* differences, std::size_t count, std::size_t width) {
-  HWY_DYNAMIC_DISPATCH(RunUndoZigZag)(differences, count, width);
-}
-std::size_t CountChanged(const std::uint8_t* in, std::size_t count, std::size_t width) {
-  return HWY_DYNAMIC_DISPATCH(RunCountChanged)(in, count, width);
-}
-std::size_t PackChanged(const std::uint8_t* in, std::size_t count, std::size_t width,
-                        std::uint8_t* values, std::uint8_t* gaps) {
-  return HWY_DYNAMIC_DISPATCH(RunPack)(in, count, width, values, gaps);
-}
-
-bool UnpackChanged(const std::uint8_t* gaps, std::size_t gap_count, const std::uint8_t* values,
-                   std::size_t changed, std::size_t width, std::uint8_t* out, std::size_t count) {
-  std::size_t at = 0, value = 0;
-  const auto unpack = [&](auto copy) {
-    for (std::size_t g = 0; g < gap_count; ++g) {
-      at += gaps[g];
-      if (gaps[g] == 255) continue;
-      if (at >= count || value == changed) return false;
-      copy(out + at * width, values + value * width);
-      ++at;
-      ++value;
-    }
-    return value == changed;
-  };
-  switch (width) {
-    case 8:
-      return unpack([](std::uint8_t* to, const std::uint8_t* from) { std::memcpy(to, from, 8); });
-    case 4:
-      return unpack([](std::uint8_t* to, const std::uint8_t* from) { std::memcpy(to, from, 4); });
-    case 2:
-      return unpack([](std::uint8_t* to, const std::uint8_t* from) { std::memcpy(to, from, 2); });
-    default:
-      return unpack([](std::uint8_t* to, const std::uint8_t* from) { *to = *from; });
-  }
+bool AddGroups(std::uint8_t* elements, std::size_t count, std::size_t width, DeltaKey key,
+               const DeltaGroup* groups, std::size_t group_count) {
+  return HWY_DYNAMIC_DISPATCH(RunAdd)(elements, count, width, key, groups, group_count);
 }
 }  // namespace zt::kernel
 #endif  // HWY_ONCE

@@ -1,6 +1,5 @@
-// delta_kernel — differences between the elements of two arrays, in the order of a part of their
-// bits, and which of them are not zero. `width` is 1, 2, 4 or 8 bytes; elements have the host's
-// byte order.
+// delta_kernel — differences between the elements of two arrays, group by group. `width` is 1, 2, 4
+// or 8 bytes; elements have the host's byte order.
 #pragma once
 
 #include <cstddef>
@@ -8,48 +7,42 @@
 
 namespace zt::kernel {
 
-// The bits of an element that are its key: element >> shift, and `mask` of that, at most 255.
+// The bits of an element that are its key: `mask`, at most 255, of element >> shift. The highest
+// bit of an element is in no key.
 struct DeltaKey {
   unsigned shift, mask;
 };
 
-// An array is walked at four places at once: the parts begin at multiples of count / kDeltaParts,
-// and the last one ends with the array.
-inline constexpr std::size_t kDeltaParts = 4;
+// The elements whose old values have keys up to this one, and above that of the group before, in
+// the order of the array. The last group has 255.
+struct DeltaGroup {
+  std::uint8_t last_key;
+  // There is a value for each element; else for those that changed, and gaps say which: a byte for
+  // each, the elements of the group since the one before. 255 stands for 255 elements, of which none
+  // changed.
+  bool all;
+  std::uint32_t value_count, gap_count;
+  std::uint8_t* values;
+  std::uint8_t* gaps;
+};
 
-// Adds to counts[p][key] the elements of part p that have the key.
-void CountKeys(const std::uint8_t* in, std::size_t count, std::size_t width, DeltaKey key,
-               std::uint32_t (*counts)[256]);
+// Adds to counts[key] the elements of `old` that have the key, and to changed[key] those that differ
+// from `fresh`.
+void CountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
+               std::size_t width, DeltaKey key, std::uint32_t* counts, std::uint32_t* changed);
 
-// Stores the difference of each element at place[p][g]++ of `out`, where p is its part and g the
-// group of the key of its old value. A difference wraps, and has its sign in its lowest bit
-// (zigzag).
-void OrderDifferences(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
-                      std::size_t width, DeltaKey key, const std::uint8_t* group_of,
-                      std::uint32_t (*place)[256], std::uint8_t* out);
-// Adds to each element the difference, not zigzag, at that place.
-void AddOrdered(std::uint8_t* elements, std::size_t count, std::size_t width, DeltaKey key,
-                const std::uint8_t* group_of, std::uint32_t (*place)[256],
-                const std::uint8_t* differences);
+// Fills in the values of the groups, and gaps with their number. Values are differences, which wrap,
+// with the sign in the lowest bit (zigzag). There is room: the groups' gaps are at most that of the
+// values and a 255th of their elements.
+void PackGroups(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
+                std::size_t width, DeltaKey key, DeltaGroup* groups, std::size_t group_count);
 
-// The same without an order.
-void Differences(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
-                 std::size_t width, std::uint8_t* out);
-void AddDifferences(std::uint8_t* elements, const std::uint8_t* differences, std::size_t count,
-                    std::size_t width);
 // Makes differences of zigzag ones, in place.
-void UndoZigZag(std::uint8_t* differences, std::size_t count, std::size_t width);
+void UndoZigZag(std::uint8_t* values, std::size_t count, std::size_t width);
 
-// The elements that are not zero.
-std::size_t CountChanged(const std::uint8_t* in, std::size_t count, std::size_t width);
-// Gathers the elements that are not zero in `values`. `gaps` gets a byte for each: the zeros since
-// the one before. 255 stands for 255 zeros and no element. Returns the number of gaps, at most that
-// of values and count / 255.
-std::size_t PackChanged(const std::uint8_t* in, std::size_t count, std::size_t width,
-                        std::uint8_t* values, std::uint8_t* gaps);
-// The inverse; `out` has `count` zeros. False unless the gaps are for `changed` values and keep to
-// the count.
-bool UnpackChanged(const std::uint8_t* gaps, std::size_t gap_count, const std::uint8_t* values,
-                   std::size_t changed, std::size_t width, std::uint8_t* out, std::size_t count);
+// Adds the differences to the elements. False unless gaps and values fit the groups; some elements
+// may then have been changed.
+bool AddGroups(std::uint8_t* elements, std::size_t count, std::size_t width, DeltaKey key,
+               const DeltaGroup* groups, std::size_t group_count);
 
 }  // namespace zt::kernel

@@ -105,8 +105,14 @@ std::uint64_t Collisions(std::span<const std::byte> block) {
   return sampled == 0 ? 65536 : pairs * 65536 / (sampled * (sampled - 1));
 }
 
-// From here on coding pays: noise has 256, and mantissas of weights reach 270.
-constexpr std::uint64_t kWorthCoding = 320;
+// From which collisions on a block is coded, and by which part it must shrink.
+struct Effort {
+  std::uint64_t worth_coding;
+  std::size_t least_part;
+};
+// Noise has 256, and mantissas of weights reach 270: coding those costs time for little.
+constexpr Effort kFast = {320, 32};
+constexpr Effort kThorough = {260, 256};
 // From here on one value makes up most of the block: three quarters, if other values are rare.
 constexpr std::uint64_t kOnePrevails = 36864;
 
@@ -132,11 +138,11 @@ struct Worker {
   }
 
   // Huffman-codes the block: returns the body of a compressed block, or nothing unless it
-  // shrinks by at least 1/32.
-  std::span<const std::byte> Coded(std::span<const std::byte> block) {
+  // shrinks by at least this part.
+  std::span<const std::byte> Coded(std::span<const std::byte> block, std::size_t part) {
     std::span<const std::byte> body = few_values.Code(block);
     if (body.empty()) body = CodedByZstd(block);
-    return body.size() + block.size() / 32 < block.size() ? body : std::span<const std::byte>();
+    return body.size() + block.size() / part < block.size() ? body : std::span<const std::byte>();
   }
 
   // The same with zstd: the body of a compressed block of literals, or nothing.
@@ -160,7 +166,8 @@ struct Worker {
   std::vector<std::byte> planes;  // planes of one group
 };
 
-void PutBlock(Worker& worker, std::span<const std::byte> block, bool last, Out& out) {
+void PutBlock(Worker& worker, const Effort& effort, std::span<const std::byte> block, bool last,
+              Out& out) {
   if (block.size() >= kSmallest) {
     if (OneValue(block)) {
       // Literals of one repeated value. An RLE block would be up to four bytes shorter, but
@@ -176,12 +183,13 @@ void PutBlock(Worker& worker, std::span<const std::byte> block, bool last, Out& 
     if (collisions >= kOnePrevails && block.size() > kSmallBlock) {
       for (std::size_t i = 0; i < block.size(); i += kSmallBlock) {
         const auto piece = block.subspan(i, std::min(kSmallBlock, block.size() - i));
-        PutBlock(worker, piece, last && i + piece.size() == block.size(), out);
+        PutBlock(worker, effort, piece, last && i + piece.size() == block.size(), out);
       }
       return;
     }
-    if (collisions >= kWorthCoding) {
-      if (const std::span<const std::byte> body = worker.Coded(block); !body.empty()) {
+    if (collisions >= effort.worth_coding) {
+      const std::span<const std::byte> body = worker.Coded(block, effort.least_part);
+      if (!body.empty()) {
         out.BlockHeader(kCompressedBlock, body.size(), last);
         out.Bytes(body);
         return;
@@ -244,8 +252,8 @@ StatusOr<std::unique_ptr<Worker>> TakeWorker() {
 // stored once, noise is stored raw, all else is Huffman-coded.
 class FrameMaker {
  public:
-  FrameMaker(Worker& worker, std::size_t content, std::byte* out)
-      : worker_(worker), left_(content), begin_(out), out_{out} {
+  FrameMaker(Worker& worker, const Effort& effort, std::size_t content, std::byte* out)
+      : worker_(worker), effort_(effort), left_(content), begin_(out), out_{out} {
     FrameHeader(content, out_);
     XXH64_reset(&sum_, 0);
     if (content == 0) out_.BlockHeader(kRawBlock, 0, true);
@@ -256,7 +264,7 @@ class FrameMaker {
     for (std::size_t i = 0; i < piece.size(); i += kBlock) {
       const auto block = piece.subspan(i, std::min(kBlock, piece.size() - i));
       left_ -= block.size();
-      PutBlock(worker_, block, left_ == 0, out_);
+      PutBlock(worker_, effort_, block, left_ == 0, out_);
     }
   }
   // The size of the frame.
@@ -267,6 +275,7 @@ class FrameMaker {
 
  private:
   Worker& worker_;
+  const Effort& effort_;
   std::size_t left_;
   std::byte* const begin_;
   Out out_;
@@ -285,7 +294,7 @@ class PlanesEncoder final : public FrameEncoder {
     ZT_ASSIGN_OR_RETURN(auto worker, TakeWorker());
     worker->planes.resize(std::max<std::size_t>(worker->planes.size(),
                                                 std::min<std::size_t>(layout.group, in.size())));
-    FrameMaker frame(*worker, in.size(), out.data());
+    FrameMaker frame(*worker, kFast, in.size(), out.data());
     for (std::size_t at = 0; at < in.size(); at += layout.group) {
       const auto group = in.subspan(at, std::min<std::size_t>(layout.group, in.size() - at));
       const auto planes = std::span(worker->planes).first(group.size());
@@ -414,7 +423,7 @@ std::size_t PiecesFrameBound(std::size_t content, std::size_t pieces) {
 StatusOr<std::size_t> EncodePieces(std::span<const std::byte> content,
                                    std::span<const std::size_t> pieces, std::span<std::byte> out) {
   ZT_ASSIGN_OR_RETURN(auto worker, TakeWorker());
-  FrameMaker frame(*worker, content.size(), out.data());
+  FrameMaker frame(*worker, kThorough, content.size(), out.data());
   std::size_t at = 0;
   for (const std::size_t piece : pieces) {
     frame.Add(content.subspan(at, piece));

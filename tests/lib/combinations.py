@@ -357,6 +357,8 @@ class Trial:
             whole_models.check_extract(self, check, Options(rng, model, quant=False, codes=self.codes), model, ST_OF, self.files.expected)
         if rng.random() < 0.7:
             self.check_second(options, model)
+        if rng.random() < 0.4 and not options.cut:
+            self.check_delta(all(random_inputs.zt2_says(*each) for each in model.items()))
         if rng.random() < 0.5 and model and not options.group:
             self.check_inspect(model)
         if rng.random() < 0.5 and not options.group:
@@ -364,6 +366,21 @@ class Trial:
         lost = options.spec == "0.1" or options.spec == "1.1" and any(item.path.is_dir() for item in self.inputs)
         if rng.random() < 0.3 and not lost and all(random_inputs.zt2_says(*each) for each in model.items()):
             self.check_canonical(options)
+
+    def check_delta(self, zt2_says):
+        """The output as what differs from a copy with other bytes here and there, and back."""
+        rng, spec = self.rng, ["--spec", self.rng.choice(["1.2", "2.0"] if zt2_says else ["1.2"])]
+        self.run("convert", self.out, "-o", "old.zt", "--raw", "--digest", "none")
+        data = bytearray((self.folder / "old.zt").read_bytes())
+        end = len(data) - 16 - int.from_bytes(data[-16:-8], "little")
+        for _ in range(rng.choice([0, 1, 20, 500]) if end > 64 else 0):
+            data[rng.randrange(64, end)] ^= 1 << rng.randrange(8)
+        (self.folder / "old.zt").write_bytes(data)
+        self.run("convert", self.out, "--base", "old.zt", "-o", "delta.zt", *spec, *self.threads())
+        self.run("verify", "delta.zt")
+        self.run("convert", "delta.zt", "-o", "made.zt", "--raw", *spec, *self.threads())
+        self.run("convert", self.out, "-o", "whole.zt", "--raw", *spec)
+        check(self.contents("made.zt") == self.contents("whole.zt"), "a delta and its base make other bytes")
 
     def check_inspect(self, model):
         rng = self.rng
