@@ -544,7 +544,13 @@ int Run(std::vector<std::string> words) {
   SetCommon(args);
   if (args.version) return Done(args, Print(VersionText() + "\n"));
   const Command* const command = FindCommand(args.command);
-  if (!args.help) return command->run(args);
+  if (!args.help) {
+    const int status = command->run(args);
+    const std::string line = "--base: no input is a delta";
+    if (status == 0 && command->bit != kConvert && !args.base.empty() && args.used_bases->empty())
+      WarnAll(args, std::span(&line, 1));
+    return status;
+  }
   return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
 }
 

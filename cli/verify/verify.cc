@@ -14,8 +14,10 @@ import :options;
 import :rules;
 import :select;
 import :inputs;
+import :conversion;
 import :signals;
 import zt.convert.composite;
+import zt.convert.delta;
 import zt.convert.files;
 import zt.convert.shards;
 
@@ -231,6 +233,9 @@ class Verification {
       const auto digest = ParseDigest(shard.digest);
       found.shard_digests += digest.ok() && digest->kind != DigestKind::kNone ? 1 : 0;
     }
+    if (report.problems.empty() &&
+        FindMember(reader->manifest().attributes, kDeltaAttribute) != nullptr)
+      ZT_RETURN_IF_ERROR(CheckDelta(path));
     for (VerifyProblem& problem : report.problems) {
       problem.message += AdviceText(args_, problem.advice);
       found.problems.push_back({path, std::move(problem)});
@@ -271,6 +276,20 @@ class Verification {
     return OkStatus();
   }
 
+  // Makes the model of a delta and its base, and writes it nowhere: each chunk has a digest.
+  Status Results() {
+    ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({args_.file()}, args_.source_options()));
+    if (args_.used_bases->empty()) return InvalidArgument("it is no delta, and needs no --base");
+    PlanOptions plan_options;
+    plan_options.attributes = false;
+    plan_options.storage.digest = DigestKind::kNone;
+    ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
+    WriterOptions options;
+    options.threads = args_.threads;
+    options.memory_bytes = args_.memory;
+    return WriteFile(DiscardSink(), *source, plan, std::move(options)).status();
+  }
+
   double End() {
     bar_.End();
     return bar_.seconds();
@@ -279,6 +298,18 @@ class Verification {
   Findings found;
 
  private:
+  // Checks what needs no base.
+  Status CheckDelta(const std::string& path) {
+    SourceOptions options = args_.source_options();
+    options.as_stored = options.deltas_as_stored = true;
+    options.files = {"all"};
+    ZT_ASSIGN_OR_RETURN(const auto delta, OpenInputs({path}, options));
+    ZT_ASSIGN_OR_RETURN(const std::vector<DeltaProblem> problems, CheckDeltas(*delta));
+    for (const DeltaProblem& each : problems)
+      found.problems.push_back({path, {each.object, "", each.message}});
+    return OkStatus();
+  }
+
   Status CompareDigest(const std::string& file, const std::string& listed) {
     ZT_ASSIGN_OR_RETURN(const DigestText digest, ParseDigest(listed));
     if (digest.kind == DigestKind::kNone) {
@@ -331,8 +362,10 @@ Status CheckAgainst(const Args& args) {
 
 int RunOn(const Args& args) {
   Verification verification(args);
-  const Status status =
+  Status status =
       IsIndexPath(args.file()) ? verification.Index(args.file()) : verification.File(args.file());
+  if (status.ok() && verification.found.problems.empty() && !args.base.empty())
+    status = verification.Results();
   const double seconds = verification.End();
   if (!status.ok()) return ReportUnreadable(args, status);
   const Findings& found = verification.found;

@@ -43,6 +43,13 @@ StatusOr<std::unique_ptr<TensorSource>> OpenDelta(std::unique_ptr<TensorSource> 
                                                   std::unique_ptr<TensorSource> base,
                                                   const std::string& base_path, bool sample);
 
+// What is wrong with an object, of a file of differences that was opened as it is stored.
+struct DeltaProblem {
+  std::string object, message;
+};
+// Checks the structure of all objects of a delta, and decodes their frames. Needs no base.
+StatusOr<std::vector<DeltaProblem>> CheckDeltas(TensorSource& delta);
+
 // How the objects of a plan are stored as differences.
 struct DeltaCounts {
   std::uint64_t differing = 0;            // stored as differences; some may turn out equal

@@ -310,8 +310,8 @@ class Maker final : public DeltaMaker {
     object.planned = planned.object.get();
     for (std::uint32_t c = 0; c < object.components.size(); ++c) {
       if (object.components[c] != nullptr)
-        flows_.emplace(std::pair(object.planned, c),
-                       std::pair(&object, object.components[c].get()));
+        flows_.emplace(std::make_pair(object.planned, c),
+                       std::make_pair(&object, object.components[c].get()));
     }
   }
 

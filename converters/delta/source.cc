@@ -47,6 +47,23 @@ class AnyOrder {
   std::shared_ptr<UnorderedReader> apart_;
 };
 
+// The component of an object that has the frames of a part.
+StatusOr<std::uint32_t> StoredAs(const Object& object, const Part& part) {
+  const std::string role = RoleOf(part);
+  std::uint64_t bytes = 0;
+  for (const DeltaChunk& chunk : part.chunks) bytes += chunk.frame;
+  for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+    const Component& component = object.components[c];
+    if (component.role != role || component.element != ElementType{DType::kU8, ""}) continue;
+    if (part.same_as || component.bytes == bytes) return c;
+    return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) + " has " +
+                       std::to_string(component.bytes) + " bytes, its chunks have " +
+                       std::to_string(bytes));
+  }
+  return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) +
+                     " is missing, or not u8");
+}
+
 // A component of the result that is made of a chunk of the base and a frame at a time.
 struct Made {
   Part part;
@@ -89,11 +106,6 @@ class DeltaSource final : public WrappedSource {
   std::string_view format() const override { return "zt"; }
   std::string_view version() const override { return delta_->version(); }
 
-  Status CheckReadable(std::uint32_t object) const override {
-    ZT_RETURN_IF_ERROR(TensorSource::CheckReadable(object));
-    return delta_->CheckReadable(parts_[object].stored);
-  }
-
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
     const Made* const made = MadeOf(id);
     if (made == nullptr) return WrappedSource::Read(id, offset, out);
@@ -117,41 +129,15 @@ class DeltaSource final : public WrappedSource {
     return OkStatus();
   }
 
-  bool sequential(ComponentId id) const override {
-    return MadeOf(id) == nullptr && WrappedSource::sequential(id);
-  }
-  std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override {
-    return MadeOf(id) == nullptr ? WrappedSource::unordered_reader(id) : nullptr;
-  }
   std::uint64_t preferred_read(ComponentId id) const override {
     const Made* const made = MadeOf(id);
     return made == nullptr ? WrappedSource::preferred_read(id) : made->part.chunk;
   }
-  std::optional<Extent> extent(ComponentId id) const override {
-    return MadeOf(id) == nullptr ? WrappedSource::extent(id) : std::nullopt;
-  }
-  std::optional<StoredForm> stored(ComponentId id) const override {
-    return MadeOf(id) == nullptr ? WrappedSource::stored(id) : std::nullopt;
-  }
-  StatusOr<std::uint64_t> Size(ComponentId id) const override {
-    const Made* const made = MadeOf(id);
-    if (made == nullptr) return WrappedSource::Size(id);
-    return made->part.bytes;
-  }
+  // Parts that are those of another object are one.
   std::optional<Identity> identity(ComponentId id) const override {
     const Made* const made = MadeOf(id);
     if (made == nullptr) return WrappedSource::identity(id);
     return Identity{made, 0, made->part.bytes};
-  }
-  std::optional<std::span<const std::byte>> View(ComponentId id) const override {
-    return MadeOf(id) == nullptr ? WrappedSource::View(id) : std::nullopt;
-  }
-  std::optional<EncodedStream> encoded(ComponentId id) const override {
-    return MadeOf(id) == nullptr ? WrappedSource::encoded(id) : std::nullopt;
-  }
-  StatusOr<std::vector<Frame>> Frames(ComponentId id) const override {
-    if (MadeOf(id) != nullptr) return std::vector<Frame>();
-    return WrappedSource::Frames(id);
   }
 
   void WillRead(std::span<const ComponentId> components) override {
@@ -173,6 +159,8 @@ class DeltaSource final : public WrappedSource {
     bool is_made = false;
     std::vector<std::shared_ptr<const Made>> made;
   };
+
+  bool passes(ComponentId id) const override { return MadeOf(id) == nullptr; }
 
   const Made* MadeOf(ComponentId id) const {
     const Served& served = parts_[id.object];
@@ -238,13 +226,7 @@ class DeltaSource final : public WrappedSource {
     const auto found = base_objects_.find(name);
     for (Part& part : entry.parts) {
       auto made = std::make_shared<Made>();
-      const std::string role = RoleOf(part);
-      const auto component = std::ranges::find_if(
-          object.components, [&](const Component& each) { return each.role == role; });
-      if (component == object.components.end() || component->element != ElementType{DType::kU8, ""})
-        return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) +
-                           " is missing, or not u8");
-      const auto c = static_cast<std::uint32_t>(component - object.components.begin());
+      ZT_ASSIGN_OR_RETURN(const std::uint32_t c, StoredAs(object, part));
       made->stored = AnyOrder(*delta_, {stored, c});
       std::uint64_t at = 0;
       bool needs_base = false;
@@ -253,10 +235,6 @@ class DeltaSource final : public WrappedSource {
         at += chunk.frame;
         needs_base = needs_base || chunk.kind != DeltaKind::kPlanes;
       }
-      if (!part.same_as && at != component->bytes)
-        return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) + " has " +
-                           std::to_string(component->bytes) + " bytes, its chunks " +
-                           std::to_string(at));
       if (needs_base) {
         if (found == base_objects_.end()) return Wrong("it has no tensor " + Quote(name));
         ZT_ASSIGN_OR_RETURN(made->base, FindInBase(found->second, part));
@@ -381,6 +359,44 @@ std::string KnownId(const TensorSource& source) {
   std::vector<std::byte> bytes(manifest.bytes);
   if (!reader->bytes().ReadAt(manifest.offset, bytes).ok()) return "";
   return ContentDigest(bytes, DigestKind::kSha256).value_or("");
+}
+
+namespace {
+
+// The first problem of an object; an error if it cannot be read.
+Status CheckObject(TensorSource& delta, std::uint32_t index) {
+  const Object& object = delta.objects()[index];
+  ZT_ASSIGN_OR_RETURN(const Entry entry, ReadEntry(object));
+  std::vector<std::byte> frame;
+  for (const Part& part : entry.parts) {
+    if (part.same_as) continue;
+    ZT_ASSIGN_OR_RETURN(const std::uint32_t c, StoredAs(object, part));
+    std::uint64_t at = 0, left = part.bytes;
+    for (const DeltaChunk& chunk : part.chunks) {
+      const std::uint64_t bytes = std::min<std::uint64_t>(part.chunk, left);
+      frame.resize(chunk.frame);
+      if (chunk.frame > 0) ZT_RETURN_IF_ERROR(delta.Read({index, c}, at, frame));
+      ZT_RETURN_IF_ERROR(CheckDelta(part.element, chunk, frame, bytes));
+      at += chunk.frame;
+      left -= bytes;
+    }
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+StatusOr<std::vector<DeltaProblem>> CheckDeltas(TensorSource& delta) {
+  std::vector<DeltaProblem> problems;
+  for (std::uint32_t i = 0; i < delta.objects().size(); ++i) {
+    const Object& object = delta.objects()[i];
+    if (object.format != kDeltaFormat) continue;
+    const Status status = CheckObject(delta, i);
+    if (status.ok()) continue;
+    if (status.code() != StatusCode::kDataLoss) return WithTensor(status, object.name);
+    problems.push_back({object.name, Fact(status)});
+  }
+  return problems;
 }
 
 std::string BaseName(std::string_view path) {

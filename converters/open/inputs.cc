@@ -428,7 +428,10 @@ StatusOr<std::string> FileOfInput(const std::string& input, const SourceOptions&
   return found.value_or("");
 }
 
-StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOptions& options) {
+StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOptions& given) {
+  SourceOptions options = given;
+  if (options.used_bases == nullptr)
+    options.used_bases = std::make_shared<std::vector<std::string>>();
   if (std::count(paths.begin(), paths.end(), "-") > 1) {
     return InvalidArgument("standard input can be given once");
   }
@@ -446,6 +449,13 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
         source, WithFile(AddModelFiles(std::move(source), path, paths.size() == 1, options), name));
     inputs.sources.push_back(std::move(source));
     inputs.names.push_back(name);
+  }
+  const std::vector<std::string>& used = *options.used_bases;
+  for (const std::string& base : options.base) {
+    if (used.empty() || std::ranges::find(used, base) != used.end()) continue;
+    return WithFile(
+        InvalidArgument("it is not the base of any delta here: that is " + Joined(used, "and")),
+        base);
   }
   return inputs;
 }

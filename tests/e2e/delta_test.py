@@ -181,6 +181,9 @@ class Delta(support.EndToEnd):
         listed = {o["name"]: o["format"] for o in self.json("inspect", "--json", self.path("d.zt"), "--base", old)["objects"]}
         self.assertEqual(listed["w"], "dense")
         self.succeed("verify", self.path("d.zt"), "--against", new)
+        self.succeed("verify", self.path("d.zt"), "--base", old)
+        self.expect(USAGE, "verify", self.path("d.zt"), "--base", new, says="it is not the base of any delta here")
+        self.assertIn(b"no input is a delta", self.expect(0, "diff", new, new, "--base", old).stderr)
 
     def test_the_example_reads_it(self):
         rng = numpy.random.default_rng(8)
@@ -212,19 +215,20 @@ class Delta(support.EndToEnd):
 
     def test_bases(self):
         """A base that is wrong, missing, changed or its own is an error that names both ids, and nothing is written."""
+        _, other = self.pair(seed=2)
+        self.succeed("convert", other, "-o", self.path("other.zt"), "-q", "--spec", "2.0")
+        other_id = self.json("id", "--json", self.path("other.zt"))["id"]
+        other = other.rename(self.path("other.safetensors"))
         old, new = self.pair()
         self.succeed("convert", old, "-o", self.path("old.zt"), "-q", "--spec", "2.0")
         old_id, out = self.json("id", "--json", self.path("old.zt"))["id"], self.path("out.zt")
         self.succeed("convert", new, "--base", self.path("old.zt"), "-o", self.path("d.zt"), "-q")
         new_id = read_zt(self.path("d.zt"))["attributes"]["ztstream.delta"]["id"]
-        _, other = self.pair(seed=2)
-        self.succeed("convert", other, "-o", self.path("other.zt"), "-q", "--spec", "2.0")
-        other_id = self.json("id", "--json", self.path("other.zt"))["id"]
         shutil.copy(self.path("d.zt"), self.put("own/old.zt", b""))  # a delta of what has its name
         self.fail_with(USAGE, "convert", self.path("own/old.zt"), "-o", out, says=(
             "in the chain of its own bases", f"'old.zt' ({new_id}), a delta of 'old.zt' ({old_id})"))
         self.fail_with(USAGE, "convert", self.path("d.zt"), "--base", new, "-o", out, says=(
-            "it is not the base of any delta here", str(self.path("old.zt"))))
+            "it is not the base of any delta here: that is", str(self.path("old.zt"))))
         os.rename(self.path("old.zt"), self.path("elsewhere.zt"))
         self.fail_with(USAGE, "convert", self.path("d.zt"), "-o", out, says=(
             f"'d.zt' ({new_id}), a delta of 'old.zt' ({old_id})", "was not found", str(self.path("old.zt"))))
@@ -239,6 +243,17 @@ class Delta(support.EndToEnd):
         old.write_bytes(data)
         self.fail_with(USAGE, "convert", self.path("e.zt"), "-o", self.path("bad.zt"), says=(old_id, "is another"))
         self.assertFalse(self.path("bad.zt").exists())
+
+    def test_what_verify_finds(self):
+        """Damage that digests do not tell is found without a base; another base is an error."""
+        old, new = self.pair()
+        self.succeed("convert", new, "--base", old, "-o", self.path("d.zt"), "-q", "--digest", "none")
+        data = bytearray(self.path("d.zt").read_bytes())
+        place = read_zt(self.path("d.zt"))["objects"]["w"]["components"]["delta.data"]
+        data[place["offset"] + place["length"] // 2] ^= 0x10
+        self.path("d.zt").write_bytes(data)
+        found = self.expect(support.DIFFERS, "verify", "--json", self.path("d.zt"))
+        self.assertEqual([each["object"] for each in json.loads(found.stdout)["problems"]], ["w"])
 
     def test_chains(self):
         rng = numpy.random.default_rng(3)
