@@ -52,10 +52,6 @@ class ArchiveSource final : public StorageSource {
 // Refuses other kinds of zip archives that torch writes.
 Status CheckKind(const ZipArchive& archive) {
   for (const ZipEntry& entry : archive.entries()) {
-    if (IsNamed(entry.name, "constants.pkl") || IsNamed(entry.name, "bytecode.pkl")) {
-      return Unsupported(
-          "it is a TorchScript archive; load it with torch.jit.load and save its state_dict()");
-    }
     if (IsNamed(entry.name, "archive_format") ||
         IsNamed(entry.name, "serialized_exported_program.json")) {
       return Unsupported(
@@ -138,6 +134,12 @@ StatusOr<std::unique_ptr<StorageSource>> OpenArchive(std::shared_ptr<ByteSource>
   PickleSource from{.stem = stem, .root = root, .room = memory_limit / 2};
   if (memory.left_out != nullptr) from.left_out = *memory.left_out;
   ZT_ASSIGN_OR_RETURN(Contents contents, ReadPickle(*archive, pickle, from, allowance));
+  const bool script = entries.Get("constants.pkl").has_value();
+  if (script && contents.tensors.empty()) {
+    return Unsupported(
+        "it is a TorchScript archive that holds no tensor but in its code: of a module without "
+        "weights, or a frozen one; save it unfrozen, or its state_dict()");
+  }
   // The pickle is among them: if it holds arrays, it was not read as a whole.
   std::vector<std::size_t> used = {pickle};
   std::vector<StorageLocation> places;
@@ -265,13 +267,12 @@ class Pickles {
   std::uint64_t position_ = 0;
 };
 
+bool IsMagic(const Graph& graph) {
+  return graph.Is(graph.root(), NodeKind::kBigInt) && graph.Text(graph.root()) == kMagic;
+}
+
+// Reads what follows the magic number.
 Status CheckHead(Pickles& pickles) {
-  ZT_ASSIGN_OR_RETURN(const Graph magic, pickles.Next("the magic number"));
-  if (!magic.Is(magic.root(), NodeKind::kBigInt) || magic.Text(magic.root()) != kMagic) {
-    return Unsupported(
-        "it is a pickle, but not a checkpoint of torch.save; load it and save it with "
-        "torch.save");
-  }
   ZT_ASSIGN_OR_RETURN(const Graph protocol, pickles.Next("the protocol number"));
   if (!protocol.Is(protocol.root(), NodeKind::kInt) || protocol.Int(protocol.root()) != kProtocol) {
     return Unsupported("its container's protocol is not 1001; save it again with a newer torch");
@@ -338,19 +339,33 @@ StatusOr<std::unique_ptr<TensorSource>> OpenStream(std::shared_ptr<ByteSource> b
                                                    const SourceMemory& memory) {
   Allowance allowance(bytes->size().value_or(0), memory.shared);
   Pickles pickles(*bytes, allowance);
-  ZT_RETURN_IF_ERROR(CheckHead(pickles));
   Contents contents;
   std::unordered_map<std::string, Storage, zt::internal::NameHash> storages;
+  bool plain = false;  // one pickle, whose arrays are in it: of numpy
   {
-    ZT_ASSIGN_OR_RETURN(const Graph graph, pickles.Next("the checkpoint's pickle"));
+    ZT_ASSIGN_OR_RETURN(Graph graph, pickles.Next("the first pickle"));
+    plain = !IsMagic(graph);
+    if (!plain) {
+      ZT_RETURN_IF_ERROR(CheckHead(pickles));
+      ZT_ASSIGN_OR_RETURN(graph, pickles.Next("the checkpoint's pickle"));
+    }
     PickleSource from{.stem = stem, .room = memory_limit / 2};
     if (!bytes->sequential()) from.file = bytes;
     ZT_ASSIGN_OR_RETURN(contents, ReadContents(graph, from, allowance));
     storages = AllStorages(graph);
   }
-  ZT_ASSIGN_OR_RETURN(const Graph keys, pickles.Next("the list of storages"));
+  if (plain && contents.tensors.empty()) {
+    return Unsupported(
+        "it is a Python pickle without arrays of numpy, and not a checkpoint of torch.save; save "
+        "the arrays as npz or safetensors");
+  }
   std::uint64_t end = pickles.position();
-  ZT_ASSIGN_OR_RETURN(const auto located, Locate(*bytes, keys, storages, end));
+  std::unordered_map<std::string, Located, zt::internal::NameHash> located;
+  if (!plain) {
+    ZT_ASSIGN_OR_RETURN(const Graph keys, pickles.Next("the list of storages"));
+    end = pickles.position();
+    ZT_ASSIGN_OR_RETURN(located, Locate(*bytes, keys, storages, end));
+  }
   if (const auto size = bytes->size()) {
     if (*size < end) {
       return InvalidData("its storages end at byte " + std::to_string(end) + ", the file at byte " +
@@ -390,7 +405,7 @@ bool LooksLikeTorchStream(std::span<const std::byte> head) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   // OpenTorch refuses it with advice
   if (text.starts_with(torch::internal::kOldMagic)) return true;
-  return text.starts_with('\x80') && text.substr(0, 32).find(torch::internal::kMagic) != text.npos;
+  return text.size() > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5;
 }
 
 namespace torch::internal {
@@ -403,8 +418,9 @@ bool IsTar(std::string_view head) { return head.size() > 262 && head.substr(257,
 }  // namespace
 
 bool LooksLikeTorch(std::span<const std::byte> head) {
-  return LooksLikeZip(head) || LooksLikeTorchStream(head) ||
-         IsTar({reinterpret_cast<const char*>(head.data()), head.size()});
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  return LooksLikeZip(head) || text.starts_with(kOldMagic) || IsTar(text) ||
+         (LooksLikeTorchStream(head) && text.substr(0, 32).find(kMagic) != text.npos);
 }
 
 Object Unreadable(std::string name, std::string_view what) {

@@ -320,6 +320,40 @@ StatusOr<std::optional<Tensor>> TensorReader::ReadArray(NodeId id) {
   return std::optional<Tensor>(std::move(tensor));
 }
 
+bool IsBytesObject(const Graph& graph, NodeId id) {
+  if (!graph.IsCallOf(id, "_io.BytesIO")) return false;
+  const NodeId state = graph.state(id);
+  return state != Graph::kNoNode && !graph.Items(state).empty() &&
+         FindBytes(graph, graph.Items(state)[0]);
+}
+
+// The bytes of an io.BytesIO, whose state is (bytes, position, attributes).
+StatusOr<std::optional<Tensor>> TensorReader::ReadBytes(NodeId id) {
+  const NodeId node = graph_.Items(graph_.state(id))[0];
+  const PickledBytes from = *FindBytes(graph_, node);
+  std::uint64_t size = from.empty ? 0 : graph_.PlaceOf(from.node).size;
+  if (from.latin1) {
+    if (!graph_.Is(from.node, NodeKind::kText)) return Unsupported("its bytes are Latin-1 text");
+    for (const char c : graph_.Text(from.node))
+      size -= (static_cast<unsigned char>(c) & 0xc0) == 0x80;
+  }
+  Tensor tensor;
+  tensor.shape = {size};
+  tensor.values.element = {DType::kU8, ""};
+  tensor.values.shape = tensor.shape;
+  tensor.values.strides = {1};
+  tensor.values.window = size;
+  auto storage = AddArray(node, false, size);
+  if (storage.ok()) {
+    tensor.values.storage = *storage;
+  } else if (storage.status().code() == StatusCode::kUnimplemented) {
+    tensor.problem = storage.status();
+  } else {
+    return storage.status();
+  }
+  return std::optional<Tensor>(std::move(tensor));
+}
+
 // Orders the dimensions of a view as `axes` says: the numbers that they had.
 Status TensorReader::Permute(NodeId axes, StorageView& view) const {
   ZT_ASSIGN_OR_RETURN(const Shape order, ReadSizes(axes));

@@ -45,7 +45,7 @@ class Walk {
         holds_(graph.HoldersOf([&](NodeId id) {
           return (graph.Is(id, NodeKind::kPersistent) &&
                   ModuleClass(graph, id) == Graph::kNoNode) ||
-                 IsNumericArray(graph, id);
+                 IsNumericArray(graph, id) || IsBytesObject(graph, id);
         })),
         tensors_(graph, holds_, contents_.storages, from.file, from.room),
         other_(graph.HoldersOf([&](NodeId id) { return IsOther(id); },
@@ -219,10 +219,10 @@ class Walk {
   }
 
   // As in Python, the last of equal keys wins and takes the position of the first. The number 1 and
-  // the text '1' are different keys with one name: both are visited.
+  // the text '1' are different keys with one name, as are a class and its name: both are visited.
   Status VisitPairs(std::span<const NodeId> items, int depth) {
     std::vector<std::pair<std::string, NodeId>> members;
-    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> texts, numbers;
+    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> texts, others;
     members.reserve(items.size() / 2);
     texts.reserve(items.size() / 2);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
@@ -234,7 +234,7 @@ class Walk {
       ZT_RETURN_IF_ERROR(Spend(key->size()));
       // no reallocation, so the views of its texts stay valid
       members.emplace_back(*key, items[i + 1]);
-      auto& seen = graph_.Is(items[i], NodeKind::kText) ? texts : numbers;
+      auto& seen = graph_.Is(items[i], NodeKind::kText) ? texts : others;
       const auto [place, fresh] = seen.emplace(members.back().first, members.size() - 1);
       if (!fresh) {
         members[place->second].second = items[i + 1];
@@ -251,12 +251,13 @@ class Walk {
     path_ += (depth > 0 ? ".(key " : "(key ") + std::to_string(place) + ")";
     Status status = OkStatus();
     if (holds_[key] || holds_[value]) {
-      status = ListProblem("member",
-                           Unsupported("its key is neither text nor a whole number; give it "
-                                       "another key"),
-                           depth + 1);
+      status =
+          ListProblem("member",
+                      Unsupported("its key is neither text, a whole number nor a class; give it "
+                                  "another key"),
+                      depth + 1);
     } else {
-      LeaveOut(" (its key is neither text nor a whole number)");
+      LeaveOut(" (its key is neither text, a whole number nor a class)");
     }
     path_.resize(length);
     return status;
@@ -267,6 +268,8 @@ class Walk {
         return std::string(graph_.Text(id));
       case NodeKind::kInt:
         return std::to_string(graph_.Int(id));
+      case NodeKind::kGlobal:
+        return graph_.GlobalName(id);
       default:
         return std::nullopt;
     }
@@ -286,7 +289,7 @@ class Walk {
     const bool plain_state = state == Graph::kNoNode || !holds_[state];
     if (plain_state && IsDictClass(callable)) {
       LeaveOutState(id);
-      return VisitDictCall(id, args, depth);
+      return VisitDictCall(id, depth);
     }
     if (plain_state && IsListClass(callable) && args.size() == 1) {
       return VisitElements(graph_.Items(args[0]), depth);
@@ -294,6 +297,7 @@ class Walk {
     const std::string name = graph_.Is(callable, NodeKind::kGlobal) ? graph_.GlobalName(callable)
                                                                     : "another object's result";
     ZT_RETURN_IF_ERROR(Spend(2 * name.size()));
+    if (IsModule(graph_, id)) return VisitModule(id, depth);
     // A user's class derived from dict or list holds the items added to it.
     if (plain_state && !holds_[graph_.args(id)] && holds_[id] && !graph_.Items(id).empty()) {
       LeaveOutState(id);
@@ -310,6 +314,24 @@ class Walk {
                     " and holds tensors; no code is run to make it: load it in Python and save "
                     "its state_dict()"),
         depth);
+  }
+  Status VisitModule(NodeId id, int depth) {
+    constexpr std::string_view kNote =
+        "it holds a whole module: its tensors are kept as its state_dict() names them, and nothing "
+        "else of it";
+    if (std::ranges::find(contents_.warnings, kNote) == contents_.warnings.end())
+      contents_.warnings.emplace_back(kNote);
+    const auto module = ReadModule(graph_, id, holds_);
+    if (!module.ok())
+      return InvalidData(Here() + " has parts of which one " + Fact(module.status()));
+    const std::string prefix = path_ + (path_.empty() ? "" : ".");
+    for (const std::string_view name : module->others) {
+      contents_.left_out.Add(contents_.left_out.is_full() ? ""
+                                                          : Quote(prefix + std::string(name)) +
+                                                                " (an attribute of a module)");
+    }
+    ZT_RETURN_IF_ERROR(Spend(module->pairs.size()));
+    return VisitPairs(module->pairs, depth);
   }
   Status AddTensor(Tensor tensor) {
     ZT_RETURN_IF_ERROR(Spend(kTensorCost + kTextCost * path_.size()));
@@ -385,41 +407,16 @@ class Walk {
   }
   // Classes whose call takes their elements as argument.
   bool IsListClass(NodeId callable) const {
-    return graph_.IsOneOf(
-        callable, {"builtins.set", "__builtin__.set", "builtins.frozenset", "__builtin__.frozenset",
-                   "builtins.list", "__builtin__.list", "torch.Size"});
+    return graph_.IsOneOf(callable, {"builtins.set", "__builtin__.set", "builtins.frozenset",
+                                     "__builtin__.frozenset", "builtins.list", "__builtin__.list",
+                                     "builtins.tuple", "__builtin__.tuple", "torch.Size"});
   }
-  // Functions that make tensors without a storage in the container.
-  bool RebuildsTensor(std::string_view name) const {
-    return name.starts_with("torch._utils._rebuild_") ||
-           name.starts_with("torch._tensor._rebuild_") || name == "torch.storage._load_from_bytes";
-  }
-
-  // Visits the items passed to the class, then those added later.
-  Status VisitDictCall(NodeId id, std::span<const NodeId> args, int depth) {
-    std::vector<NodeId> pairs;
-    if (!args.empty() && !graph_.IsGlobal(graph_.callable(id), "collections.defaultdict")) {
-      const bool dict = graph_.Is(args[0], NodeKind::kDict);
-      for (const NodeId item : graph_.Items(args[0])) {
-        if (dict) {
-          pairs.push_back(item);
-          continue;
-        }
-        const auto pair = graph_.Items(item);  // OrderedDict([[key, value], ...])
-        if (pair.size() != 2)
-          return InvalidData(Here() + " is a dict with items that are not pairs");
-        pairs.insert(pairs.end(), pair.begin(), pair.end());
-      }
-      ZT_RETURN_IF_ERROR(Spend(pairs.size()));
-    }
-    const auto items = graph_.Items(id);
-    if (!items.empty() && !graph_.has_pairs(id)) {
-      return InvalidData(Here() + " is a dict to which a list was added");
-    }
-    if (depth > 0 && pairs.empty() && items.empty()) LeaveOut(" (an empty dict)");
-    if (pairs.empty()) return VisitPairs(items, depth);
-    pairs.insert(pairs.end(), items.begin(), items.end());
-    return VisitPairs(pairs, depth);
+  Status VisitDictCall(NodeId id, int depth) {
+    const auto pairs = PairsOf(graph_, id);
+    if (!pairs.ok()) return InvalidData(Here() + " " + Fact(pairs.status()));
+    ZT_RETURN_IF_ERROR(Spend(pairs->size()));
+    if (depth > 0 && pairs->empty()) LeaveOut(" (an empty dict)");
+    return VisitPairs(*pairs, depth);
   }
 
   bool IsSize(NodeId call) const { return graph_.IsGlobal(graph_.callable(call), "torch.Size"); }

@@ -281,7 +281,7 @@ StatusOr<Tensor> TensorReader::ReadSparse(std::span<const NodeId> args, bool csr
 }
 
 // _rebuild_from_type_v2(function, type, args, state) calls the function for a subclass of Tensor:
-// replaces it by the function and its arguments. Classes of the user are left unchanged.
+// replaces it by the function and its arguments, if these are the bytes of an ordinary tensor.
 Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple, NodeId& state) const {
   const bool v2 = graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type_v2");
   if (!v2 && !graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type")) return OkStatus();
@@ -289,8 +289,12 @@ Status TensorReader::Unwrap(NodeId& callable, NodeId& tuple, NodeId& state) cons
   if (args.size() != 4 || !graph_.Is(args[2], NodeKind::kTuple)) {
     return Malformed("arguments are missing");
   }
+  // Other functions make wrappers, whose values are computed of other tensors.
   if (!graph_.IsOneOf(args[1], {"torch.Tensor", "torch._tensor.Tensor",
-                                "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"})) {
+                                "torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"}) &&
+      !graph_.IsOneOf(args[0],
+                      {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2",
+                       "torch._utils._rebuild_tensor_v3", "torch._utils._rebuild_parameter"})) {
     return OkStatus();
   }
   callable = args[0];
@@ -303,11 +307,17 @@ StatusOr<std::optional<Tensor>> TensorReader::Read(NodeId id, int depth) {
   if (depth > kMaxWrappers) return Unsupported("it is wrapped more than eight times");
   if (!graph_.Is(id, NodeKind::kCall)) return std::optional<Tensor>();
   if (IsNumpyArray(graph_, id)) return ReadArray(id);
+  if (IsBytesObject(graph_, id)) return ReadBytes(id);
   NodeId callable = graph_.callable(id), tuple = graph_.args(id), state = graph_.state(id);
   ZT_RETURN_IF_ERROR(Unwrap(callable, tuple, state));
   const auto args = graph_.Items(tuple);
   if (args.size() == 4 && graph_.IsGlobal(callable, "torch._tensor._rebuild_from_type_v2")) {
-    return ReadRank(args[1], args[3], depth);
+    ZT_ASSIGN_OR_RETURN(std::optional<Tensor> part, ReadRank(args[1], args[3], depth));
+    if (part || !graph_.Is(args[1], NodeKind::kGlobal)) return part;
+    return Unsupported("its class " + Quote(graph_.GlobalName(args[1]).substr(0, kMostOfName)) +
+                       " computes its values of other tensors, and no code is run: load it in "
+                       "Python and save its dequantize(), or full_tensor() if it is spread over "
+                       "ranks");
   }
   const bool with_state = graph_.IsGlobal(callable, "torch._utils._rebuild_parameter_with_state");
   ZT_ASSIGN_OR_RETURN(std::optional<Tensor> tensor, Rebuild(callable, args, depth));

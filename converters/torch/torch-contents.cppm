@@ -91,12 +91,32 @@ struct PickleSource {
 // if the root itself is a tensor, its name is the stem. Errors name the path.
 StatusOr<Contents> ReadContents(const Graph& graph, const PickleSource& from, Allowance& allowance);
 
+// ---- modules, and dicts -------------------------------------------------------------------------
+
+// True for a call that makes a module of torch.nn, or an object of TorchScript.
+bool IsModule(const Graph& graph, NodeId id);
+// What a module's state_dict() has, under the same names: its parameters, buffers and modules; in
+// TorchScript these are attributes among others. Members without tensors are passed over.
+struct ModuleMembers {
+  std::vector<NodeId> pairs;             // names and values
+  std::vector<std::string_view> others;  // attributes that hold tensors, and are not in it
+};
+StatusOr<ModuleMembers> ReadModule(const Graph& graph, NodeId id, const std::vector<bool>& holds);
+// The keys and values of a dict, or of a call that makes one: those passed to it, then those added.
+// kDataLoss, of which "it" is the subject, if there are others.
+StatusOr<std::vector<NodeId>> PairsOf(const Graph& graph, NodeId id);
+// True for functions that make tensors.
+bool RebuildsTensor(std::string_view name);
+
 // ---- calls that make tensors --------------------------------------------------------------------
 
 // True if the call `id` makes a numpy array.
 bool IsNumpyArray(const Graph& graph, NodeId id);
 // True if the array's dtype is numeric, supported or not; false for strings, objects and dates.
 bool IsNumericArray(const Graph& graph, NodeId id);
+
+// True for an io.BytesIO, as Transformer Engine keeps scales in (`_extra_state`).
+bool IsBytesObject(const Graph& graph, NodeId id);
 
 // The element type of the global "torch.NAME"; kUnimplemented if zTensor has none.
 StatusOr<ElementType> ReadDtype(const Graph& graph, NodeId id);
@@ -142,6 +162,7 @@ class TensorReader {
   StatusOr<Tensor> ReadSparse(std::span<const NodeId> args, bool csr_only, int depth);
   StatusOr<Tensor> ReadMeta(std::span<const NodeId> args);
   StatusOr<std::optional<Tensor>> ReadArray(NodeId id);
+  StatusOr<std::optional<Tensor>> ReadBytes(NodeId id);
   StatusOr<std::uint32_t> AddArray(NodeId id, bool big_endian, std::uint64_t size);
   Status Permute(NodeId axes, StorageView& view) const;
   StatusOr<StorageView> ReadPart(NodeId id, std::string_view what, int depth);

@@ -7,9 +7,9 @@ import struct
 import zipfile
 
 import numpy
-from pickle_assembler import (FLOATS, ORDERED, archive, call, dictionary, glob, number, numbers, storage, stream,
+from pickle_assembler import (FLOATS, ORDERED, archive, call, dictionary, glob, number, numbers, pickled, storage, stream,
                               stream_storage, tensor, text, tup)
-from support import DONE, INVALID, UNSUPPORTED, EndToEnd, read_zt
+from support import DATA, DONE, INVALID, UNSUPPORTED, EndToEnd, read_zt
 
 MINUS = b"J" + struct.pack("<i", -1)
 HALF = struct.pack("<e", 1.5)
@@ -126,7 +126,7 @@ class TorchObjects(EndToEnd):
 
     def test_arrays_are_lost_nowhere(self):
         pair = b"}" + tup(number(0), number(1)) + array(FLOATS, (4,)) + b"s"
-        self.refused(dictionary(w=tensor(), d=pair), ("tensor 'd.(key 0)'", "neither text nor a whole number"))
+        self.refused(dictionary(w=tensor(), d=pair), ("tensor 'd.(key 0)'", "neither text, a whole number nor a class"))
         self.refused(dictionary(w=tensor(), o=named("Pair", array(FLOATS, (4,)))), ("tensor 'o'", "holds tensors"))
         self.refused(dictionary(v=array(bytes(8), (1,), dtype("V8", "|"))), ("tensor 'v'", "dtype 'V8'"))
         objects, _, _ = self.converted(dictionary(b=buffer(FLOATS, (4,), more=(b"N",))))  # numpy 2.3
@@ -375,12 +375,16 @@ class TorchObjects(EndToEnd):
                 ("a namedtuple", "'__main__.NT'", named("NT", tensor(), tensor())),
                 ("a namespace", "'types.SimpleNamespace'", call("types", "SimpleNamespace") + dictionary(w=tensor()) + b"b"),
                 ("a dict with tensors as attributes", "'collections.OrderedDict'", ORDERED + dictionary(hidden=tensor()) + b"b"),
-                ("a tensor's subclass", "_rebuild_from_type_v2", call(
-                    "torch._tensor", "_rebuild_from_type_v2", glob("torch._utils", "_rebuild_tensor_v2"),
-                    glob("__main__", "Sub"), tup(tensor()), b"}")),
+                ("a class that wraps tensors", "its class '__main__.Sub' computes its values of other tensors", call(
+                    "torch._tensor", "_rebuild_from_type_v2", glob("torch._utils", "_rebuild_wrapper_subclass"),
+                    glob("__main__", "Sub"), tup(glob("__main__", "Sub")), dictionary(scale=tensor()))),
+                ("a parameter that wraps tensors", "save its dequantize(), or full_tensor()", call(
+                    "torch._utils", "_rebuild_parameter", call(
+                        "torch._tensor", "_rebuild_from_type_v2", glob("a.b", "make"), glob("torchao.dtypes", "Quantized"), tup(),
+                        dictionary(data=tensor())), b"\x89", ORDERED)),
                 ("a storage", "a storage without a tensor", storage()),
                 ("a storage of an unknown class", "unknown class", ten),
-                ("a key that is a tuple", "neither text nor a whole number", b"}" + tup(number(1)) + tensor() + b"s"),
+                ("a key that is a tuple", "neither text, a whole number nor a class", b"}" + tup(number(1)) + tensor() + b"s"),
                 ("a conj bit", "resolve_conj", conj)]:
             with self.subTest(name):
                 body = dictionary(w=tensor(), ema=body)
@@ -390,6 +394,56 @@ class TorchObjects(EndToEnd):
                 listed = self.json("inspect", "--json", source)["objects"]
                 self.assertEqual(["undecodable" in each["components"][0] for each in listed], [False, True])
                 self.assertEqual(sorted(self.converted(body, "--exclude", "ema")[0]), ["w"])
+
+    def test_keys_that_are_classes(self):
+        """Lightning keeps the state of a callback under its class; the class and its name are two keys."""
+        entry = lambda key, value: b"}" + key + value + b"s"
+        objects, attributes, _ = self.converted(dictionary(
+            callbacks=entry(glob("a.b", "Check"), dictionary(best=tensor(), name=text("x"))), kinds=entry(glob("torch", "float16"), number(3))))
+        self.assertEqual(self.data(objects), {"callbacks.a.b.Check.best": FLOATS})
+        self.assertEqual(attributes, {"callbacks.a.b.Check.name": "x", "kinds.torch.float16": 3})
+        both = b"}(" + glob("a", "B") + tensor() + text("a.B") + tensor() + b"u"
+        self.refused(both, ("tensor 'a.B (2)'", "another tensor is named 'a.B'"))
+
+    def test_bytes_kept_as_files(self):
+        """Transformer Engine's _extra_state: an io.BytesIO, whatever the container."""
+        data = bytes(range(256)) + b"scales"
+        made = {"latin": encoded(data), "bytes": short_bytes(data[:200]), "none": encoded(b"")}  # of protocols 2 and 3
+        files = {name: glob("_io", "BytesIO") + b")\x81" + tup(held, number(3), b"N") + b"b" for name, held in made.items()}
+        body = dictionary(w=tensor(), **files)
+        old = stream(dictionary(w=tensor(of=stream_storage()), **files))
+        wanted = {"w": FLOATS, "latin": data, "bytes": data[:200], "none": b""}
+        for each in (body, old):
+            objects, _, said = self.converted(each)
+            self.assertEqual(self.data(objects), wanted)
+            self.assertEqual(objects["latin"]["components"]["data"]["dtype"], "u8")
+            self.assertNotIn("warning", said)
+        self.assertEqual(self.data(self.converted(old, stdin=True)[0]), wanted)
+
+    def test_plain_pickles_of_arrays(self):
+        """detectron2's and Paddle's files: no container around a pickle of numpy arrays."""
+        body = dictionary(model=dictionary(w=array(FLOATS, (4,)), n=scalar("i8", struct.pack("<q", 7))), author=text("d2"),
+                          pair=call("builtins", "tuple", tup(text("name"), array(FLOATS, (2, 2)))))
+        for stdin in (False, True):
+            for protocol in (2, 4):
+                objects, attributes, _ = self.converted(pickled(body, protocol), stdin=stdin)
+                self.assertEqual(self.data(objects), {"model.w": FLOATS, "pair.1": FLOATS})
+                self.assertEqual(attributes, {"model.n": 7, "author": "d2", "pair.0": "name"})
+        for without, says in ((dictionary(a=number(1)), "a Python pickle without arrays of numpy"),
+                              (dictionary(w=tensor()), "storage '0' is not in the file")):
+            self.put("p.pkl", pickled(without))
+            self.fail_with((UNSUPPORTED, INVALID), "convert", "p.pkl", "-o", "x.zt", says=says)
+        self.put("p.pkl", pickled(body) + b"more")
+        self.fail_with(INVALID, "convert", "p.pkl", "-o", "x.zt", says="bytes follow")
+
+    def test_modules(self):
+        """Names and tensors are those of tests/data/torch/expected.json; here what a module has beside them."""
+        _, attributes, said = self.converted((DATA / "torch/module.pt").read_bytes())
+        self.assertEqual(attributes, {})
+        self.assertIn("its tensors are kept as its state_dict() names them, and nothing else of it", said)
+        self.assertIn("left out: 'stride' (an attribute of a module)\n", said)
+        self.put("m.pt", archive(dictionary(code=text("x")), entries=[("a/constants.pkl", b"\x80\x02).")]))
+        self.fail_with(UNSUPPORTED, "convert", "m.pt", "-o", "x.zt", says="or a frozen one; save it unfrozen")
 
     def test_dicts_and_lists_of_other_classes(self):
         deque = call("collections", "deque", b")") + b"(" + tensor() + tensor(size=(1,)) + b"e"

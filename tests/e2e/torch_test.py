@@ -92,7 +92,6 @@ class Torch(EndToEnd):
 
     def test_what_cannot_be_is_refused_by_name(self):
         for name, says in {
-                "refuse_script.pt": "TorchScript archive; load it with torch.jit.load and save its state_dict()",
                 "refuse_quantized.pt": "quantized",
                 "refuse_conj.pt": "resolve_conj()",
                 "refuse_object.pt": "save its state_dict()"}.items():
