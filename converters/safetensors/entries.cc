@@ -84,8 +84,10 @@ Status ParseRange(ondemand::value& value, TensorEntry& entry) {
   return OkStatus();
 }
 
-// Parses the fields of an entry. `shape` owns its dimensions.
-Status ParseEntry(ondemand::value& value, TensorEntry& entry, std::vector<std::uint64_t>& shape) {
+// Parses the fields of an entry. `shape` owns its dimensions. Sets `passed_over` if there are fields
+// that the reference library passes over, too: what they hold is not parsed.
+Status ParseEntry(ondemand::value& value, TensorEntry& entry, std::vector<std::uint64_t>& shape,
+                  bool& passed_over) {
   ondemand::object fields;
   if (value.get_object().get(fields) != simdjson::SUCCESS) {
     return InvalidData("it is not a JSON object");
@@ -111,7 +113,8 @@ Status ParseEntry(ondemand::value& value, TensorEntry& entry, std::vector<std::u
         ZT_RETURN_IF_ERROR(ParseRange(field.value(), entry));
         break;
       case FieldKind::kUnknown:
-        return InvalidData("unknown field " + Quote(name));
+        passed_over = true;
+        break;
     }
   }
   entry.shape = shape;
@@ -152,7 +155,7 @@ simdjson::padded_string_view Padded(std::string_view text) {
 StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker) {
   ondemand::parser parser;
   std::vector<std::uint64_t> shape;
-  bool has_metadata = false;
+  bool has_metadata = false, passed_over = false;
   ondemand::document document;
   ondemand::object members;
   if (const auto error = parser.iterate(Padded(text)).get(document)) return NotJson(error);
@@ -167,15 +170,21 @@ StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker) {
     if (entry.name == "__metadata__") {
       if (std::exchange(has_metadata, true))
         return InvalidData("key " + Quote(entry.name) + " occurs twice");
-      ZT_RETURN_IF_ERROR(ParseMetadata(field.value(), taker));
+      bool none = false;
+      if (field.value().is_null().get(none) == simdjson::SUCCESS && none) {
+        has_metadata = false;  // as the reference library reads it
+      } else {
+        ZT_RETURN_IF_ERROR(ParseMetadata(field.value(), taker));
+      }
       continue;
     }
-    Status status = ParseEntry(field.value(), entry, shape);
+    Status status = ParseEntry(field.value(), entry, shape, passed_over);
     if (status.ok()) status = taker.TakeEntry(entry);
     ZT_RETURN_IF_ERROR(WithTensor(status, entry.name));
   }
   const bool at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
   if (!at_end) return NotJson(simdjson::TRAILING_CONTENT);
+  if (passed_over) ZT_RETURN_IF_ERROR(FindJsonFault(text));
   return has_metadata;
 }
 
@@ -205,7 +214,12 @@ StatusOr<std::vector<SavedOffsets>> ParseShardingInfo(std::string_view text) {
 Status FindJsonFault(std::string_view text) {
   simdjson::dom::parser parser;
   const simdjson::error_code error = parser.parse(Padded(text)).error();
-  return error == simdjson::SUCCESS ? OkStatus() : NotJson(error);
+  if (error == simdjson::SUCCESS) return OkStatus();
+  const std::size_t end = text.find_last_not_of('\0') + 1;
+  if (end == text.size() || parser.parse(Padded(text.substr(0, end))).error() != simdjson::SUCCESS)
+    return NotJson(error);
+  return InvalidData("the header is padded with " + std::to_string(text.size() - end) +
+                     " zero bytes, where safetensors has blanks; write it again, or replace them");
 }
 
 }  // namespace zt::safetensors::internal
