@@ -342,7 +342,14 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
   // Without O_NONBLOCK, opening a named pipe would wait for a writer; for a regular file it has no
   // effect.
   const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
-  if (fd < 0) return IoError(errno, "cannot open");
+  if (fd < 0) {
+    const int error = errno;
+    std::error_code none;
+    const auto target = std::filesystem::read_symlink(path, none);
+    if (error != ENOENT || none) return IoError(error, "cannot open");
+    return IoError(error, "cannot open what the link leads to, " + Quote(target.string()) +
+                              "; in a hub's cache, download the model again");
+  }
   struct stat info;
   if (::fstat(fd, &info) != 0) {
     const int error = errno;
