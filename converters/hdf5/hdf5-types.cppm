@@ -16,8 +16,8 @@ struct Elements {
   std::uint64_t swap = 1;  // size of the units whose bytes are reversed; 1: none
   std::string problem;
 };
-// The elements of a type.
-Elements ElementsOf(hid_t type);
+// The elements of a dataset of this type.
+Elements ElementsOf(hid_t type, hid_t dataset);
 // True for an enumeration of FALSE and TRUE, h5py's form of bool.
 bool IsBool(hid_t type);
 // The names and values of an enumeration's members, to become attributes; nothing if there are too

@@ -30,6 +30,13 @@ constexpr FloatLayout kFloats[] = {
     {1, 7, 2, 5, 0, 2, 15, "f8_e5m2"},   {1, 7, 3, 4, 0, 3, 7, kE4m3},
 };
 
+// Keras keeps types that HDF5 lacks as opaque bytes, and their names of numpy in an attribute.
+constexpr std::pair<std::string_view, std::string_view> kOpaque[] = {
+    {"bfloat16", "bf16"},
+    {"float8_e4m3fn", "f8_e4m3fn"},
+    {"float8_e5m2", "f8_e5m2"},
+};
+
 Elements Refused(std::string_view what) { return {{}, 1, "its elements are " + std::string(what)}; }
 
 std::uint64_t SwapOf(hid_t type) {
@@ -196,7 +203,18 @@ bool IsBool(hid_t type) {
   return true;
 }
 
-Elements ElementsOf(hid_t type) {
+Elements OpaqueOf(hid_t type, hid_t dataset) {
+  const auto stated = ReadAttribute(dataset, "dtype", 64);
+  const std::string* const name = stated ? stated->AsString() : nullptr;
+  for (const auto& [numpys, own] : kOpaque) {
+    const std::size_t width = ByteWidth(ParseElementType(own)->dtype);
+    if (name != nullptr && *name == numpys && width == H5Tget_size(type))
+      return {std::string(own), 1, {}};
+  }
+  return Refused("opaque bytes, whose type no attribute 'dtype' names, and are not converted");
+}
+
+Elements ElementsOf(hid_t type, hid_t dataset) {
   switch (H5Tget_class(type)) {
     case H5T_INTEGER:
       return IntegersOf(type, H5Tget_sign(type) == H5T_SGN_2);
@@ -207,7 +225,7 @@ Elements ElementsOf(hid_t type) {
     case H5T_ENUM: {
       if (IsBool(type)) return {"bool", 1, {}};
       const Handle base(H5Tget_super(type));
-      return ElementsOf(base.get());
+      return ElementsOf(base.get(), dataset);
     }
     case H5T_COMPOUND:
       return CompoundOf(type);
@@ -218,7 +236,7 @@ Elements ElementsOf(hid_t type) {
     case H5T_REFERENCE:
       return Refused("references to other datasets, which are not converted");
     case H5T_OPAQUE:
-      return Refused("opaque bytes, which are not converted");
+      return OpaqueOf(type, dataset);
     case H5T_ARRAY:
       return Refused("arrays themselves, which are not supported");
     default:

@@ -199,7 +199,7 @@ class Walker {
     if (H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr) < 0)
       return Damaged("its shape");
     dataset.shape.assign(dims.begin(), dims.begin() + rank);
-    Elements elements = ElementsOf(type.get());
+    Elements elements = ElementsOf(type.get(), id);
     dataset.problem = std::move(elements.problem);
     dataset.element = std::move(elements.name);
     dataset.swap = elements.swap;

@@ -8,6 +8,7 @@ module;
 module zt.convert.npy;
 
 import zt.std;
+import :header;
 import zt.convert.layout;
 import zt.convert.zip;
 import zt.core;
@@ -119,6 +120,7 @@ struct PlannedEntry {
   std::uint32_t crc = 0;    // of the bytes known so far: the header, then all
   std::uint64_t data = 0;   // size of the array's data, which is streamed
   bool streamed = false;    // the CRC follows the data
+  std::string comment = {};
   inline bool large() const { return size >= kMax32; }
   inline std::uint16_t flags() const {
     const bool ascii =
@@ -170,19 +172,21 @@ void PutDirectoryRecord(const PlannedEntry& entry, Bytes& out) {
   for (int i = 0; i < 2; ++i) Put(entry.large() ? kMax32 : entry.size, 4, out);
   Put(entry.name.size(), 2, out);
   Put(extra > 0 ? extra + 4 : 0, 2, out);
-  Put(0, 2, out);  // comment
+  Put(entry.comment.size(), 2, out);
   Put(0, 2, out);  // disk
   Put(0, 2, out);
   Put(std::uint64_t{0600} << 16, 4, out);
   Put(far ? kMax32 : entry.local, 4, out);
   Put(entry.name, out);
-  if (extra == 0) return;
-  Put(1, 2, out);
-  Put(extra, 2, out);
+  if (extra > 0) {
+    Put(1, 2, out);
+    Put(extra, 2, out);
+  }
   if (entry.large()) {
     for (int i = 0; i < 2; ++i) Put(entry.size, 8, out);
   }
   if (far) Put(entry.local, 8, out);
+  Put(entry.comment, out);
 }
 
 class Directory final : public LayoutTrailer {
@@ -237,7 +241,8 @@ class ArchivePlan {
 
   // Adds an array whose data is a range of a component.
   Status AddArray(std::string_view name, std::string_view descr,
-                  std::span<const std::uint64_t> shape, LayoutPiece piece) {
+                  std::span<const std::uint64_t> shape, LayoutPiece piece,
+                  std::string comment = "") {
     const Bytes header = EncodeHeader(descr, shape);
     const auto size = CheckedAdd(header.size(), piece.bytes);
     PlannedEntry entry = {.name = std::string(name) + ".npy",
@@ -245,7 +250,8 @@ class ArchivePlan {
                           .local = at_ + before_.size(),
                           .crc = Crc32(0, header),
                           .data = piece.bytes,
-                          .streamed = true};
+                          .streamed = true,
+                          .comment = std::move(comment)};
     if (!size || *size > kMaxI64 - entry.local - 4 * kMaxEntryName) {
       return InvalidData("the sizes overflow 63 bits");
     }
@@ -447,8 +453,10 @@ StatusOr<FileLayout> PlanNpz(const TensorSource& source, std::span<const std::ui
       }
       ZT_RETURN_IF_ERROR(CheckDense(object));
       const Component& data = object.components.front();
-      return plan.AddArray(object.name, DescrOf(data.element).text, object.shape,
-                           {.source = {index, 0}, .bytes = data.bytes});
+      const DescrText descr = DescrOf(data.element);
+      return plan.AddArray(object.name, descr.text, object.shape,
+                           {.source = {index, 0}, .bytes = data.bytes},
+                           descr.named ? "" : npy::internal::TypeComment(data.element));
     };
     ZT_RETURN_IF_ERROR(WithTensor(add(), object.name));
   }

@@ -401,6 +401,17 @@ std::string DescrName(const Descr& descr) {
   return descr.text.substr(descr.order == 0 ? 0 : 1);
 }
 
+constexpr std::string_view kComment = "dtype: ";
+
+std::string TypeComment(const ElementType& element) {
+  return std::string(kComment) + std::string(Name(element));
+}
+
+std::optional<ElementType> TypeInComment(std::string_view comment) {
+  if (!comment.starts_with(kComment)) return std::nullopt;
+  return ParseElementType(comment.substr(kComment.size()));
+}
+
 StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>& void_type) {
   struct Row {
     char kind;

@@ -40,4 +40,9 @@ struct ArrayType {
 // kUnimplemented, naming the dtype, if a descr is no tensor element type.
 StatusOr<ArrayType> TypeOf(const Descr& descr, const std::optional<ElementType>& void_type);
 
+// The comment of an archive's entry that names a type which numpy has no name for: "dtype: bf16".
+std::string TypeComment(const ElementType& element);
+// The type that such a comment names; nullopt for other comments.
+std::optional<ElementType> TypeInComment(std::string_view comment);
+
 }  // namespace zt::npy::internal

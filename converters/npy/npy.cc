@@ -254,7 +254,9 @@ class NpzSource final : public ArraySource {
 
  private:
   Status AddArray(const EntryArray& array, const InputOptions& options) {
-    ZT_ASSIGN_OR_RETURN(const ArrayType type, TypeOf(array.header.descr, options.void_type));
+    const auto stated = TypeInComment(archive_->entries()[array.index].comment);
+    ZT_ASSIGN_OR_RETURN(const ArrayType type,
+                        TypeOf(array.header.descr, stated ? stated : options.void_type));
     ZT_ASSIGN_OR_RETURN(auto bytes, archive_->OpenEntry(array.index));
     const std::uint64_t entry_size = *bytes->size();
     ZT_RETURN_IF_ERROR(Add(array.name, std::move(bytes), array.header, type));

@@ -147,6 +147,8 @@ StatusOr<std::size_t> ReadCentral(std::span<const std::byte> at, ZipEntry& entry
   entry.size = Load32(at, 24);
   entry.local = Load32(at, 42);
   entry.name.assign(reinterpret_cast<const char*>(at.data()) + kCentralSize, name);
+  if (comment <= ZipEntry::kMostComment)
+    entry.comment.assign(reinterpret_cast<const char*>(at.data()) + size - comment, comment);
   ZT_RETURN_IF_ERROR(ReadZip64Extra(at.subspan(kCentralSize + name, extra), entry));
   return size;
 }

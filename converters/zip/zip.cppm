@@ -33,6 +33,8 @@ struct ZipEntry {
   std::uint64_t size = 0;         // decoded size
   std::uint64_t local = 0;        // offset of the local header
   std::uint64_t data = 0;         // offset of the entry's bytes in the archive
+  std::string comment = {};       // if it has at most kMostComment bytes
+  static constexpr std::size_t kMostComment = 64;
 };
 
 // A zip archive, zip64 included. Thread-safe once open.

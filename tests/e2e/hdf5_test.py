@@ -45,6 +45,51 @@ def values(generator, dtype, shape):
 
 class Hdf5(EndToEnd):
 
+    def test_shards_of_keras(self):
+        """model.weights.json names the file, or the files, of each group of variables."""
+        files = {"model_00000.weights.h5": ["layers/dense/vars/0", "optimizer/vars/0"], "model_00001.weights.h5": ["layers/big/vars/0", "layers/big/vars/1"],
+                 "model_00002.weights.h5": ["layers/big/vars/2"]}
+        self.path("f").mkdir()
+        for file, names in files.items():
+            with h5py.File(self.path("f") / file, "w") as out:
+                for name in names:
+                    out[name] = numpy.full((2,), len(name), "f4")
+        index = {"/layers/dense/vars": "model_00000.weights.h5", "layers/big/vars": ["model_00001.weights.h5", "model_00002.weights.h5"]}
+
+        def put(weight_map):
+            self.put("f/model.weights.json", json.dumps({"metadata": {"total_size": 32}, "weight_map": weight_map}).encode())
+        put(index)
+        wanted = sorted(name for names in files.values() for name in names)
+        for given in ("f", "f/model.weights.json"):
+            self.assertEqual(sorted(self.converted(self.path(given))["objects"]), wanted)
+        self.succeed("verify", "out.zt", "--against", "f/model.weights.json")
+        put(index | {"layers/none/vars": "model_00002.weights.h5"})
+        self.expect(DONE, "inspect", "f", says="puts 'layers/none/vars' into model_00002.weights.h5, which has no variables of it")
+        for wrong, says in (({"a": "model_00009.weights.h5"}, "shard model_00009.weights.h5 is missing"), ({"a": "../x.weights.h5"}, "no file of the folder itself"),
+                            ({"a": 1}, "no file of the folder itself"), ({}, "it names no file"), ([], "it has no weight_map")):
+            put(wrong)
+            self.fail_with(INVALID, "inspect", "f", says=says)
+
+    def test_types_that_hdf5_lacks(self):
+        """Keras's bf16 and f8: opaque bytes, whose type an attribute names."""
+        bits = {"layers/dense/vars/0": ([[0x3F80, 0x4000], [0x4040, 0xBF00]], "<u2", "bfloat16", "bf16"),
+                "layers/q/vars/0": ([1, 0x7E, 0x80], "u1", "float8_e4m3fn", "f8_e4m3fn"),
+                "layers/q/vars/1": ([0x3C, 2], "u1", "float8_e5m2", "f8_e5m2"),
+                "unnamed": ([1, 2], "<u2", None, None), "too wide": ([1, 2], "<u4", "bfloat16", None), "other": ([1], "<u2", "float16", None)}
+        with h5py.File(self.path("a.h5"), "w") as file:
+            for name, (values, kind, stated, _) in bits.items():
+                array = numpy.array(values, kind)
+                made = file.create_dataset(name, data=array.view(f"V{array.itemsize}"), chunks=(2,) * array.ndim if "dense" in name else None)
+                if stated:
+                    made.attrs["dtype"] = stated
+        self.expect(UNSUPPORTED, "convert", "a.h5", "-o", "m.zt", says="opaque bytes, whose type no attribute 'dtype' names")
+        without = [word for name, (*_, element) in bits.items() if not element for word in ("--exclude", name)]
+        objects = self.converted(self.path("a.h5"), *without)["objects"]
+        self.assertEqual({name: entry["components"]["data"]["bytes"] for name, entry in objects.items()},
+                         {name: numpy.array(values, kind).tobytes() for name, (values, kind, _, element) in bits.items() if element})
+        self.assertEqual({name: entry["components"]["data"].get("type") or entry["components"]["data"]["dtype"] for name, entry in objects.items()},
+                         {name: element for name, (*_, element) in bits.items() if element})
+
     def check(self, source, *options):
         """Converts `source` and compares every tensor with what h5py reads; the datasets it has."""
         objects = self.converted(source, *options)["objects"]

@@ -174,6 +174,31 @@ class Numpy(EndToEnd):
             out[at:at + 4] = parts["values"][4 * i:4 * i + 4]
         return bytes(out)
 
+    def test_types_that_numpy_lacks_come_back(self):
+        """What extract writes names them in a comment of each entry, which numpy does not read."""
+        tensors = {"w": ("F8_E4M3", [2], b"\x3c\x40"), "e": ("F8_E5M2", [1], b"\x3c"), "s": ("BF16", [1], b"\x80\x3f"),
+                   "f": ("F32", [1], bytes(4)), "scale": ("F8_E8M0", [3], b"\x7f\x80\x81")}
+        model = self.path("m.zt")
+        self.succeed("convert", self.safetensors("a.safetensors", tensors), "-o", model)
+        self.succeed("extract", model, "-o", "a.npz")
+        self.succeed("diff", model, "a.npz")
+        self.succeed("diff", model, "a.npz", "--npy-void", "f8_e5m2")  # what was written counts
+        self.succeed("verify", model, "--against", "a.npz")
+        with numpy.load(self.path("a.npz")) as arrays:
+            self.assertEqual({name: arrays[name].dtype.str for name in arrays}, {"w": "|V1", "e": "|V1", "s": "|V2", "f": "<f4", "scale": "|V1"})
+        with zipfile.ZipFile(self.path("a.npz")) as archive:
+            self.assertIsNone(archive.testzip())
+            names = {each.filename: each.comment for each in archive.infolist()}
+            self.assertEqual((names["s.npy"], names["f.npy"]), (b"dtype: bf16", b""))
+            rest = {each.filename: archive.read(each) for each in archive.infolist()}
+        for comment in (b"", b"dtype: nothing", b"a" * 65):
+            with zipfile.ZipFile(self.path("b.npz"), "w") as archive:
+                for name, data in rest.items():
+                    info = zipfile.ZipInfo(name)
+                    info.comment = comment
+                    archive.writestr(info, data)
+            self.fail_with(UNSUPPORTED, "convert", "b.npz", "-o", "x.zt", says="--npy-void")
+
     def test_every_conversion(self):
         pairs = json.loads((DATA / "convert/expected.json").read_text())
         self.assertEqual(len(pairs), 21)
