@@ -254,8 +254,8 @@ TEST(GgufHostile, Tensors) {
             "tensor 't': it is declared twice");
   EXPECT_EQ(Builder(1, 0).Tensor("\xff", {4}, 0, 0).Error(64),
             "tensor '\xff': the name is not valid UTF-8");
-  EXPECT_EQ(Builder(1, 0).Tensor("t", {1, 1, 1, 1, 1}, 0, 0).Error(64),
-            "tensor 't': 5 dimensions, at most 4 are known");
+  EXPECT_EQ(Builder(1, 0).Tensor("t", {1, 1, 1, 1, 1, 1, 1, 1, 1}, 0, 0).Error(64),
+            "tensor 't': 9 dimensions, at most 8 are known");
   EXPECT_EQ(Builder(1, 0).Tensor("t", {48}, 2, 0).Error(64),
             "tensor 't': rows of 48 elements are not whole q4_0 blocks of 32");
   EXPECT_EQ(Builder(1, 0).Tensor("t", {}, 8, 0).Error(64),

@@ -19,8 +19,10 @@ StatusOr<GgmlType> FindGgmlType(std::uint32_t id);
 // The type with this lower-case name, if it can occur in a file.
 std::optional<GgmlType> FindGgmlType(std::string_view name);
 
-// GGUF's limit on the number of dimensions.
-inline constexpr std::uint32_t kGgufMaxDims = 4;
+// llama.cpp's limits on the dimensions of a tensor, and on the bytes of its name.
+inline constexpr std::uint32_t kGgufMaxDims = 4, kGgufMaxName = 63;
+// What is read, and written again: files of image and video models have more of both.
+inline constexpr std::uint32_t kGgufMostDims = 8, kGgufMostName = 127;
 // In bytes; used if the metadata has no key general.alignment.
 inline constexpr std::uint64_t kGgufDefaultAlignment = 32;
 // Limit on a stated alignment, in bytes.

@@ -279,9 +279,9 @@ bool Parser::Metadata() {
 bool Parser::TensorInfo(GgufTensor& tensor) {
   std::uint32_t dims, type;
   if (!Read(&dims)) return false;
-  if (dims > kGgufMaxDims) {
+  if (dims > kGgufMostDims) {
     return Fail(Unsupported(std::to_string(dims) + " dimensions, at most " +
-                            std::to_string(kGgufMaxDims) + " are known"));
+                            std::to_string(kGgufMostDims) + " are known"));
   }
   tensor.shape.resize(dims);
   for (std::uint32_t i = 0; i < dims; ++i) {

@@ -17,9 +17,6 @@ namespace zt {
 using namespace gguf::internal;
 namespace {
 
-// Limit on the bytes of a name: llama.cpp keeps names with their NUL in 64 bytes.
-constexpr std::size_t kMaxName = 63;
-
 // The contents of the attribute "gguf". The pointers point into the attribute.
 struct Record {
   GgufHeader header;  // without metadata and tensors
@@ -102,8 +99,9 @@ StatusOr<Record> ReadRecord(const Value& value) {
   return out;
 }
 
-// The type of `object` in the file. Its shape and size must be whole blocks.
-StatusOr<GgmlType> TypeOf(const Object& object) {
+// The type of `object` in the file. Its shape and size must be whole blocks, of at most `most_dims`
+// dimensions.
+StatusOr<GgmlType> TypeOf(const Object& object, std::uint32_t most_dims) {
   if (object.components.size() != 1) {
     return Unsupported("format " + Quote(object.format) + " cannot be written to GGUF");
   }
@@ -123,9 +121,9 @@ StatusOr<GgmlType> TypeOf(const Object& object) {
       return Unsupported("format " + Quote(object.format) + " cannot be written to GGUF");
     }
   }
-  if (object.shape.size() > kGgufMaxDims) {
+  if (object.shape.size() > most_dims) {
     return Unsupported("shape " + ToString(object.shape) + " has more than " +
-                       std::to_string(kGgufMaxDims) + " dimensions");
+                       std::to_string(most_dims) + " dimensions");
   }
   const std::uint64_t row = object.shape.empty() ? 1 : object.shape.back();
   const auto count = ElementCount(object.shape);
@@ -160,20 +158,31 @@ class GgufPlanner {
     static constexpr std::string_view kKept[] = {"elems_per_block", "block_bytes"};
     const std::string lost = LostAttributes(source_, which_, kKept, "GGUF does not keep");
     if (!lost.empty()) layout_.warnings.push_back(lost);
+    if (!beyond_.empty()) {
+      layout_.warnings.push_back("llama.cpp does not load names of more than " +
+                                 std::to_string(kGgufMaxName) + " bytes, nor more than " +
+                                 std::to_string(kGgufMaxDims) +
+                                 " dimensions: " + beyond_.ToString());
+    }
     return std::move(layout_);
   }
 
  private:
-  // Adds a tensor behind the ones before it, as llama.cpp asks.
-  Status Add(std::uint32_t index) {
+  // Adds a tensor behind the ones before it, as llama.cpp asks. One that is `recorded`, from a GGUF,
+  // may be beyond llama.cpp's limits, as it was there.
+  Status Add(std::uint32_t index, bool recorded) {
     const Object& object = source_.objects()[index];
-    if (object.name.empty() || object.name.size() > kMaxName) {
+    const std::uint32_t most_name = recorded ? kGgufMostName : kGgufMaxName;
+    if (object.name.empty() || object.name.size() > most_name) {
       return WithTensor(
-          WithAdvice(Unsupported("a name in GGUF has 1 to " + std::to_string(kMaxName) + " bytes"),
+          WithAdvice(Unsupported("a name in GGUF has 1 to " + std::to_string(most_name) + " bytes"),
                      Advice::kRename),
           object.name);
     }
-    ZT_ASSIGN_OR_RETURN(auto type, WithTensor(TypeOf(object), object.name));
+    const std::uint32_t most_dims = recorded ? kGgufMostDims : kGgufMaxDims;
+    ZT_ASSIGN_OR_RETURN(auto type, WithTensor(TypeOf(object, most_dims), object.name));
+    if (object.name.size() > kGgufMaxName || object.shape.size() > kGgufMaxDims)
+      beyond_.Add(Quote(object.name));
     const std::uint64_t bytes = object.components[0].bytes;
     const auto end = CheckedAdd(end_, bytes);
     if (!end || *end > kUnknownSize - kGgufMaxAlignment - kGgufMaxHeader)
@@ -196,12 +205,12 @@ class GgufPlanner {
     for (const Record::Tensor& tensor : record_.tensors) {
       const auto found = by_name.find(tensor.name);
       if (found == by_name.end()) continue;
-      ZT_RETURN_IF_ERROR(Add(found->second));
+      ZT_RETURN_IF_ERROR(Add(found->second, true));
       by_name.erase(found);
       converted_ = converted_ || header().tensors.back().type.name != tensor.type;
     }
     for (const std::uint32_t index : selected_) {
-      if (by_name.contains(source_.objects()[index].name)) ZT_RETURN_IF_ERROR(Add(index));
+      if (by_name.contains(source_.objects()[index].name)) ZT_RETURN_IF_ERROR(Add(index, false));
     }
     return OkStatus();
   }
@@ -286,6 +295,7 @@ class GgufPlanner {
   GgufHeader& header() { return record_.header; }
 
   const TensorSource& source_;
+  NameList beyond_;  // tensors beyond llama.cpp's limits
   const std::span<const std::uint32_t> selected_;
   Record record_;                     // its header becomes that of the new file
   std::vector<const Value*> pairs_;   // metadata of the new file

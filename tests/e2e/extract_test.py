@@ -450,11 +450,44 @@ class Gguf(support.EndToEnd):
             self.assertEqual(empty.count(info), 1)
             source = self.put("in.gguf", empty.replace(info, struct.pack("<IQ", 0, place)))
             self.succeed("convert", "-f", source, "-o", self.path("a.zt"))
-        long = self.put("in.gguf", self.make_gguf([("n" * 63, [2], 0, bytes(8)), ("m" * 64, [2], 0, bytes(8))]))
-        self.fail_with(UNSUPPORTED, "extract", long, "-o", self.path("long.gguf"),
-                       says=("tensor '" + "m" * 64, "1 to 63 bytes", "--rename"))
-        self.succeed("extract", long, "--rename", "s/^m+$/m/", "-o", self.path("long.gguf"))
-        self.succeed("convert", long, "-o", self.path("long.zt"))
+
+    def test_beyond_llama_cpps_limits(self):
+        """Builds for images and video have longer names and more dimensions: a GGUF comes back as it was, others are refused."""
+        tensors = [("n" * 63, [2], 0, bytes(8)), ("m" * 64, [2], 0, bytes(8)), ("w", [2, 2, 1, 3, 2], 0, bytes(96)), ("z", [1] * 8, 0, bytes(4))]
+        source = self.put("in.gguf", self.make_gguf(tensors))
+        self.succeed("convert", source, "-o", "m.zt")
+        for given in (source, "m.zt"):
+            said = self.expect(support.DONE, "extract", "-f", given, "-o", "out.gguf").stderr.decode()
+            self.assertIn(f"nor more than 4 dimensions: '{'m' * 64}', 'w', 'z'\n", said)
+            self.assertEqual(self.path("out.gguf").read_bytes(), source.read_bytes())
+        self.succeed("extract", "m.zt", "-o", "m.npz")
+        with numpy.load(self.path("m.npz")) as arrays:
+            self.assertEqual(arrays["w"].shape, (2, 3, 1, 2, 2))
+        for name, says in (("m" * 64, "1 to 63 bytes; --rename"), ("w", "has more than 4 dimensions")):
+            self.fail_with(UNSUPPORTED, "extract", "m.npz", name, "-o", "x.gguf", says=(f"tensor '{name}", says))
+        self.succeed("extract", "m.zt", "--rename", "s/^m+$/m/", "--exclude", "w", "--exclude", "z", "-o", "x.gguf")
+
+    def test_shapes_that_gguf_could_not_hold(self):
+        """ComfyUI's tools reshape tensors and note their shapes; names that are not there and other sizes change nothing."""
+        def shape(name, sizes):
+            key = b"comfy.gguf.orig_shape." + name
+            return struct.pack("<Q", len(key)) + key + struct.pack("<IIQ", 9, 5, len(sizes)) + struct.pack(f"<{len(sizes)}i", *sizes)
+        keys = shape(b"a", [1, 2, 1, 2, 2]) + shape(b"b", [9]) + shape(b"none", [1]) + shape(b"c", [])
+        plain = self.make_gguf([("a", [4, 2], 0, bytes(32)), ("b", [2], 0, bytes(8)), ("c", [1], 0, bytes(4)), ("d", [3], 0, bytes(12))])
+        end = plain.index(struct.pack("<Q", 1) + b"d") + 8 + 1 + 4 + 8 + 12
+        head = plain[:16] + struct.pack("<Q", 4) + keys + plain[24:end]
+        source = self.put("in.gguf", head + bytes(-len(head) % 32) + plain[end + -end % 32:])
+        want = {"a": (1, 2, 1, 2, 2), "b": (2,), "c": (), "d": (3,)}
+        self.succeed("convert", source, "-o", "m.zt")
+        for given in (source, "m.zt"):
+            self.succeed("extract", "-f", given, "-o", "m.npz")
+            with numpy.load(self.path("m.npz")) as arrays:
+                self.assertEqual({name: arrays[name].shape for name in arrays}, want)
+            self.succeed("extract", "-f", given, "-o", "m.safetensors")
+            listed = self.json("inspect", "--json", "m.safetensors")["objects"]
+            self.assertEqual({each["name"]: tuple(each["shape"]) for each in listed}, want)
+            self.succeed("extract", "-f", given, "-o", "out.gguf")
+            self.assertEqual(self.path("out.gguf").read_bytes(), source.read_bytes())
 
     def test_a_tensor_of_unknown_type_is_listed_and_can_be_left_out(self):
         source = self.put("in.gguf", self.make_gguf([
