@@ -290,6 +290,36 @@ class Verification {
     return WriteFile(DiscardSink(), *source, plan, std::move(options)).status();
   }
 
+  // Blobs of a hub's cache, whose names are their SHA-256, but for those that Git names.
+  Status Blobs(const std::vector<std::string>& blobs) {
+    for (const std::string& path : blobs) {
+      std::error_code none;
+      all_ += std::filesystem::file_size(path, none);
+    }
+    for (const std::string& path : blobs) {
+      const std::string name = std::filesystem::path(path).filename().string();
+      if (!IsSha256(name)) {
+        ++found.totals.unhashed;
+        continue;
+      }
+      const auto is = DigestOfFile(path, DigestKind::kSha256);
+      if (!is.ok()) return WithFile(is.status(), path);
+      ++found.totals.digests;
+      std::error_code none;
+      found.totals.stored_bytes += std::filesystem::file_size(path, none);
+      bar_.Update(found.totals.stored_bytes, all_, 0, 0);
+      if (*is == "sha256:" + name) continue;
+      found.problems.push_back(
+          {path,
+           {"", "",
+            "its content is not that of its name, but has " + *is + "; download it again"}});
+    }
+    return OkStatus();
+  }
+  static bool IsSha256(std::string_view name) {
+    return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == name.npos;
+  }
+
   double End() {
     bar_.End();
     return bar_.seconds();
@@ -360,6 +390,61 @@ Status CheckAgainst(const Args& args) {
   return OkStatus();
 }
 
+// The blobs of a model in a hub's cache: all, or those to which the files of a snapshot lead. Errors
+// name a link that leads nowhere. None if the folder is no part of a cache.
+StatusOr<std::vector<std::string>> BlobsOf(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> blobs;
+  std::error_code error;
+  const fs::path all = fs::path(folder) / "blobs";
+  if (fs::is_directory(all, error) && fs::is_directory(fs::path(folder) / "snapshots", error)) {
+    for (fs::directory_iterator it(all, error), end; !error && it != end; it.increment(error)) {
+      if (it->is_regular_file(error)) blobs.push_back(it->path().string());
+    }
+  } else {
+    for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
+         it.increment(error)) {
+      std::error_code none;
+      const fs::path target = fs::read_symlink(it->path(), none);
+      if (none || target.parent_path().filename() != "blobs") continue;
+      ZT_RETURN_IF_ERROR(
+          WithFile(TheStore().Open(it->path().string()).status(), it->path().string()));
+      blobs.push_back(fs::canonical(it->path(), none).string());
+    }
+  }
+  if (error) return WithFile(IoError(error.value(), "cannot list the folder"), folder);
+  std::ranges::sort(blobs);
+  blobs.erase(std::unique(blobs.begin(), blobs.end()), blobs.end());
+  return blobs;
+}
+
+int RunOnBlobs(const Args& args, const std::vector<std::string>& blobs) {
+  Verification verification(args);
+  const Status status = verification.Blobs(blobs);
+  const double seconds = verification.End();
+  if (!status.ok()) return Fail(args, status);
+  const Findings& found = verification.found;
+  const bool good = found.problems.empty();
+  Status printed = OkStatus();
+  if (args.json) {
+    printed = PrintJson(args, ReportJson(args, found, {}, good));
+  } else if (good && !args.quiet) {
+    printed =
+        Print(Printable(args.file() + ": good: " + Counted(found.totals.digests, "blob") +
+                        (found.totals.digests == 1 ? " has the digest of its name, "
+                                                   : " have the digests of their names, ") +
+                        HumanBytes(found.totals.stored_bytes) + " in " + HumanSeconds(seconds) +
+                        (found.totals.unhashed == 0
+                             ? ""
+                             : "; " + std::to_string(found.totals.unhashed) +
+                                   " more have names of Git, which are not checked")) +
+              "\n");
+  }
+  PrintProblems(args, found, {});
+  if (!printed.ok()) return Fail(args, printed);
+  return good ? 0 : 1;
+}
+
 int RunOn(const Args& args) {
   Verification verification(args);
   Status status =
@@ -391,12 +476,18 @@ int RunOn(const Args& args) {
 
 int RunVerify(const Args& args) {
   const bool of_source = HasRules(args) || !args.files.empty() || args.quant != "keep" ||
-                         !args.from.empty() || args.void_type.has_value();
+                         !args.from.empty() || !args.variant.empty() || args.void_type.has_value();
   if (of_source && args.against.empty()) {
     return Fail(args, InvalidArgument("--dtype, --files and other rules need --against SOURCE"));
   }
   if (const Status wrong = CheckAgainst(args); !wrong.ok()) return Fail(args, wrong);
   StatusOr<std::string> file = WithFile(FileOf(args), args.file());
+  if (!file.ok() && args.against.empty() && !IsUrl(args.file()) &&
+      TheStore().IsFolder(args.file())) {
+    const auto blobs = BlobsOf(args.file());
+    if (!blobs.ok()) return Fail(args, blobs.status());
+    if (!blobs->empty()) return RunOnBlobs(args, *blobs);
+  }
   if (!file.ok()) return Fail(args, file.status());
   Args named = args;
   named.inputs = {*std::move(file)};
