@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Converts what other programs write: real-shaped files of torch, numpy, scipy and safetensors (writers.py), onnx, h5py and
-llama.cpp (writers_more.py), each by the library itself.
+"""Converts what other programs write: real-shaped files of torch, numpy, scipy and safetensors (writers.py), repositories as they
+lie on disks (writers_layouts.py), onnx, h5py and llama.cpp (writers_more.py), each by the library itself.
 
     scripts/try-writers.py [--only REGEX] [--folder FOLDER]
 
@@ -27,6 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests/lib"))
 
 import writers  # noqa: E402
+import writers_layouts  # noqa: E402
 import ztread  # noqa: E402
 
 try:
@@ -130,7 +131,7 @@ def attempt(path, expected, output):
 
 def inputs(folder):
     """(name, path, expected) of every writer; a writer that fails is an input that says so."""
-    for writer in writers.WRITERS + (writers_more.WRITERS if writers_more else []):
+    for writer in writers.WRITERS + writers_layouts.WRITERS + (writers_more.WRITERS if writers_more else []):
         below = folder / writer.__name__
         below.mkdir(parents=True, exist_ok=True)
         made = writer(below)
