@@ -154,6 +154,7 @@ zt::StatusOr<OpenOptions> Options(const zts_reader_options* given) {
     if (!numbers.ok()) return numbers.status();
     args.numbers = *numbers;
   }
+  if (chosen.variant != nullptr) args.variant = chosen.variant;
   args.follow_links = chosen.follow_links != 0;
   args.keep_sparse = chosen.keep_sparse != 0;
   args.memory_limit = chosen.memory_bytes;

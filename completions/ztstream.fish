@@ -59,6 +59,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from diff' -l rtol -x -d '... an
 complete -c ztstream -n '__fish_seen_subcommand_from diff' -l attributes -x -a 'tensors none all' -d 'tensors, none, or all: those of the file, too'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l from -x -a 'safetensors npy npz gguf torch onnx hdf5 zt' -d 'safetensors npy npz gguf torch onnx hdf5 zt; or detected'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l base -r -d 'The base of a delta; convert: store what differs from it'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l variant -x -d 'Read this variant of the weights of a folder, e.g. fp16'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l follow-links -d 'Allow shards and data that are links out of the folder'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l no-sign-request -d 'Ask S3 without credentials'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l profile -x -d 'Ask S3 as a profile of the AWS tools'

@@ -54,6 +54,7 @@ struct Args : Common {
 
   std::string from;               // name of a format; empty: detected
   std::vector<std::string> base;  // of deltas; convert: what one is made from
+  std::string variant;
   bool follow_links = false;
   std::vector<std::string> files;  // the words of --files
   std::optional<ElementType> void_type;

@@ -508,6 +508,7 @@ SourceOptions Args::source_options() const {
   if (memory != 0) options.memory_limit = memory;
   options.void_type = void_type;
   options.format = from;
+  options.variant = variant;
   options.files = files;
   options.base = base;
   options.used_bases = used_bases;

@@ -142,6 +142,8 @@ constexpr Option kOptions[] = {
      "ztensor=zt"},
     {kReads, 0, "base", "PATH", kInput, &Args::base,
      "The base of a delta; convert: store what differs from it", "", kFiles},
+    {kReads, 0, "variant", "NAME", kInput, &Args::variant,
+     "Read this variant of the weights of a folder, e.g. fp16"},
     {kReads, 0, "follow-links", "", kInput, &Args::follow_links,
      "Allow shards and data that are links out of the folder"},
     {kReads, 0, "no-sign-request", "", kInput, &Args::no_sign_request,

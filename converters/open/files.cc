@@ -14,6 +14,8 @@ import :formats;
 import zt.convert.files;
 import zt.convert.safetensors;
 import zt.convert.shards;
+import zt.convert.torch;
+import zt.convert.zip;
 import zt.core;
 import zt.digest;
 import zt.format;
@@ -375,7 +377,17 @@ StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderList
   const bool pipeline = IsPipeline(folder, store);
   for (const std::string& name : listing.weights()) {
     WeightFile file{name, pipeline ? name.substr(0, name.find('/') + 1) : ""};
-    if (name.ends_with(".bin")) {
+    if (!name.ends_with(".bin") && !name.ends_with(".safetensors")) return Value::Map{};
+    const std::string path = (fs::path(folder) / name).string();
+    const auto bytes = store.Open(path);
+    if (!bytes.ok()) return WithFile(bytes.status(), path);
+    const auto head = Peek(**bytes, kHeadBytes);
+    if (!head.ok()) return WithFile(head.status(), path);
+    if (LooksLikeSafetensors(*head)) {  // whatever its name says
+      auto header = ReadSafetensorsHeader(**bytes);
+      if (!header.ok()) return WithFile(header.status(), path);
+      file.header = *std::move(header);
+    } else if (LooksLikeZip(*head) || LooksLikeTorchStream(*head)) {
       file.from = "torch";
       file.path = StemOf(name) + ".safetensors";
       const auto same = [&](const WeightFile& other) { return other.path == file.path; };
@@ -383,13 +395,6 @@ StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderList
       if (std::ranges::any_of(listing.files(),
                               [&](const auto& each) { return each.path == file.path; }))
         file.path = fs::path(name).replace_extension(".safetensors").string();
-    } else if (name.ends_with(".safetensors")) {
-      const std::string path = (fs::path(folder) / name).string();
-      const auto bytes = store.Open(path);
-      if (!bytes.ok()) return WithFile(bytes.status(), path);
-      auto header = ReadSafetensorsHeader(**bytes);
-      if (!header.ok()) return WithFile(header.status(), path);
-      file.header = *std::move(header);
     } else {
       return Value::Map{};
     }

@@ -101,6 +101,15 @@ bool IsMessagePack(std::string_view text) {
   return size > 0 && at + size < text.size() && IsPrintable(text.substr(at, size));
 }
 
+// A model of CTranslate2: its version, and the length and the name of its specification.
+bool IsCTranslate2(std::string_view text) {
+  if (text.size() < 8 || text.substr(1, 3) != "\0\0\0"sv || text[5] != '\0') return false;
+  const auto size = static_cast<unsigned char>(text[4]);
+  if (size < 2 || text.size() < 6U + size || text[5 + size] != '\0') return false;
+  const std::string_view name = text.substr(6, size - 1);
+  return IsPrintable(name) && name.ends_with("Spec");
+}
+
 }  // namespace
 
 bool IsLfsPointer(std::span<const std::byte> head) {
@@ -115,11 +124,10 @@ std::optional<std::string> NameForeign(std::span<const std::byte> head) {
       return std::string(magic.what);
   }
   if (const auto what = NameText(text)) return std::string(*what);
-  if (text.size() > 2 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5)
-    return "a Python pickle, but not a checkpoint of torch.save; save the arrays as npz or "
-           "safetensors";
   if (IsMessagePack(text))
     return "msgpack, as flax writes it, which is not read; save the arrays as npz or safetensors";
+  if (IsCTranslate2(text))
+    return "a CTranslate2 model, which is not read; convert the model that it was made of";
   // Protocol buffers have no magic number; these are the first fields of a SavedModel of
   // TensorFlow.
   if (text.size() >= 8 && text.starts_with("\x08\x01\x12"))

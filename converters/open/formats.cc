@@ -42,6 +42,53 @@ std::string Listed(const std::vector<std::string>& names) {
   return names.size() > 5 ? out + " and " + std::to_string(names.size() - 5) + " more" : out;
 }
 
+// The declarations of a source, with other shapes.
+class Declarations final : public TensorSource {
+ public:
+  Declarations(const TensorSource& source, const std::map<std::string_view, Shape>& shapes) {
+    objects_ = source.objects();
+    attributes_ = source.attributes();
+    for (Object& object : objects_) {
+      const auto found = shapes.find(object.name);
+      if (found != shapes.end() && object.format == "dense" &&
+          ElementCount(found->second) == ElementCount(object.shape))
+        object.shape = found->second;
+    }
+  }
+  std::string_view format() const override { return "declarations"; }
+  Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override {
+    return Unsupported("declarations have no bytes");
+  }
+};
+
+// A source with the shapes that ComfyUI's tools note in a GGUF for tensors which they reshaped to fit
+// it ("comfy.gguf.orig_shape.NAME"); null if there are none.
+std::unique_ptr<TensorSource> WithOriginalShapes(const TensorSource& source) {
+  constexpr std::string_view kShape = "comfy.gguf.orig_shape.";
+  const Value* const record = FindMember(source.attributes(), "gguf");
+  const Value::Map* const map = record == nullptr ? nullptr : record->AsMap();
+  const Value* const pairs = map == nullptr ? nullptr : FindMember(*map, "kv");
+  std::map<std::string_view, Shape> shapes;
+  if (pairs == nullptr || pairs->AsArray() == nullptr) return nullptr;
+  for (const Value& pair : *pairs->AsArray()) {
+    const Value::Array* const parts = pair.AsArray();  // key, "array", [type, numbers]
+    if (parts == nullptr || parts->size() != 3 || (*parts)[0].AsString() == nullptr ||
+        !(*parts)[0].AsString()->starts_with(kShape))
+      continue;
+    const Value::Array* const typed = (*parts)[2].AsArray();
+    const Value::Array* const sizes =
+        typed == nullptr || typed->size() != 2 ? nullptr : (*typed)[1].AsArray();
+    Shape shape;
+    for (const Value& size : sizes == nullptr ? Value::Array() : *sizes) {
+      if (const std::uint64_t* number = size.AsUint()) shape.push_back(*number);
+    }
+    if (sizes != nullptr && shape.size() == sizes->size() && shape.size() <= kMaxRank)
+      shapes.emplace(std::string_view(*(*parts)[0].AsString()).substr(kShape.size()), shape);
+  }
+  if (shapes.empty()) return nullptr;
+  return std::make_unique<Declarations>(source, shapes);
+}
+
 }  // namespace
 
 std::vector<std::string> NumpyLosses(const TensorSource& source,
@@ -80,8 +127,9 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
   const bool warns = !metadata.empty() && !says;
   const bool adds = warns || !stated;
   if (adds) metadata.emplace_back(kFor, kForTorch);
+  const auto original = WithOriginalShapes(source);
   ZT_ASSIGN_OR_RETURN(FileLayout layout,
-                      PlanSafetensors(source, selected,
+                      PlanSafetensors(original ? *original : source, selected,
                                       stated || adds ? std::optional<SafetensorsMetadata>(metadata)
                                                      : std::nullopt));
   if (warns) {
@@ -126,7 +174,8 @@ StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
 
 StatusOr<FileLayout> PlanNpzFile(const TensorSource& source,
                                  const std::vector<std::uint32_t>& selected) {
-  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpz(source, selected));
+  const auto original = WithOriginalShapes(source);
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpz(original ? *original : source, selected));
   layout.warnings = NumpyLosses(source, selected);
   return layout;
 }
@@ -138,7 +187,8 @@ StatusOr<FileLayout> PlanNpyFile(const TensorSource& source,
                            std::to_string(selected.size()) +
                            "; name one, or write to a folder or .npz");
   }
-  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpy(source, selected[0]));
+  const auto original = WithOriginalShapes(source);
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpy(original ? *original : source, selected[0]));
   layout.warnings = NumpyLosses(source, selected);
   return layout;
 }
@@ -184,6 +234,20 @@ OpenedSource OpenZtShards(const std::string& path, const FileNames&, const Sourc
   return OpenShards(path, {".zt", open, true}, options);
 }
 
+// Opens files of a folder whose content is of another format than that which `is_own` recognises.
+OpenOther ByContent(bool (*is_own)(std::span<const std::byte>), const SourceOptions& options) {
+  return [=](const std::shared_ptr<ByteSource>& bytes, const std::string& path) -> OpenedSource {
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHeadBytes));
+    if (is_own(head)) return std::unique_ptr<TensorSource>();
+    const auto found = RecogniseFile(head, path, *options.store);
+    if (found.ok()) {
+      return (*found)->open({bytes, "", std::filesystem::path(path).stem().string(), options});
+    }
+    if (found.status().code() == StatusCode::kUnimplemented) return found.status();
+    return std::unique_ptr<TensorSource>();
+  };
+}
+
 OpenedSource OpenGgufIn(const std::string& path, const FileNames& files,
                         const SourceOptions& options) {
   const auto model = [&](const std::string& file) {
@@ -191,15 +255,24 @@ OpenedSource OpenGgufIn(const std::string& path, const FileNames& files,
         GgufSetOf((std::filesystem::path(path) / file).string(), *options.store);
     return set.empty() ? file : set;
   };
-  std::string first;
+  std::string first, set;
   for (const std::string& file : files) {
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, file, options), file));
-    if (first.empty()) first = model(file);
-    if (model(file) == first) continue;
-    return InvalidArgument("the folder holds several GGUF models, " + Quote(files.front()) +
-                           " and " + Quote(file) + " among them; name the file of one");
+    if (!options.variant.empty() && !IsOfVariant(file, ".gguf", options.variant)) continue;
+    if (first.empty()) {
+      first = file;
+      set = model(file);
+    }
+    if (model(file) == set) continue;
+    return WithAdvice(InvalidArgument("the folder holds several GGUF models, " + Quote(first) +
+                                      " and " + Quote(file) + " among them; name the file of one"),
+                      Advice::kVariant);
   }
-  return OpenGgufSet((std::filesystem::path(path) / files.front()).string(), options);
+  if (first.empty())
+    return InvalidArgument("no GGUF file of the folder is of the variant " +
+                           Quote(options.variant) + ", but " + Quote(files.front()));
+  const std::string file = (std::filesystem::path(path) / first).string();
+  return WithFile(OpenGgufSet(file, options), file);
 }
 
 bool IsZtHead(std::span<const std::byte> head) { return head.size() >= 8 && LooksLikeZt(head); }
@@ -211,7 +284,7 @@ constexpr Format kFormats[] = {
     {"safetensors", "safetensors", ".safetensors", true, "", LooksLikeSafetensors,
      [](FormatInput in) { return OpenSafetensors(std::move(in.bytes)); },
      [](const std::string& path, const FileNames&, const SourceOptions& options) {
-       return OpenSafetensorsFolder(path, options);
+       return OpenSafetensorsFolder(path, options, ByContent(LooksLikeSafetensors, options));
      },
      PlanSafetensorsFile},
     {"npy", "npy 1 to 3", ".npy", false, "", LooksLikeNpy,
@@ -230,7 +303,10 @@ constexpr Format kFormats[] = {
     {"torch", "PyTorch", ".bin", true, "", LooksLikeTorchStream,
      [](FormatInput in) { return OpenTorch(std::move(in.bytes), in.stem, in.options); },
      [](const std::string& path, const FileNames&, const SourceOptions& options) {
-       return OpenTorchFolder(path, options);
+       const auto is_own = [](std::span<const std::byte> head) {
+         return LooksLikeZip(head) || LooksLikeTorchStream(head);
+       };
+       return OpenTorchFolder(path, options, ByContent(is_own, options));
      },
      nullptr},
     {"onnx", "ONNX", ".onnx", false, "", LooksLikeOnnx,
@@ -260,6 +336,55 @@ constexpr bool AreNames(std::string_view names, bool written_only) {
 static_assert(AreNames(kReadFormats, false) && AreNames(kWrittenFormats, true));
 
 }  // namespace
+
+bool IsKerasIndex(std::string_view file) { return file.ends_with(".weights.json"); }
+
+// The weight_map has for each group of variables the file, or files, in which it is.
+OpenedSource OpenKerasIndex(const std::string& path, const SourceOptions& options) {
+  constexpr std::uint64_t kMostIndex = std::uint64_t{100} << 20;
+  ZT_ASSIGN_OR_RETURN(const auto text, options.store->Open(path));
+  ZT_ASSIGN_OR_RETURN(const std::string json, ReadAll(*text, kMostIndex));
+  ZT_ASSIGN_OR_RETURN(const auto index, ParseJsonObject(json));
+  const Value* const map = FindMember(index, "weight_map");
+  if (map == nullptr || map->AsMap() == nullptr) return InvalidData("it has no weight_map");
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::map<std::string, std::set<std::string>> groups;  // by file
+  for (const auto& [group, value] : *map->AsMap()) {
+    const Value one[] = {value};
+    for (const Value& file : value.AsArray() != nullptr ? std::span<const Value>(*value.AsArray())
+                                                        : std::span<const Value>(one)) {
+      const std::string* const name = file.AsString();
+      if (name == nullptr || std::filesystem::path(*name).filename() != *name || name->empty())
+        return InvalidData("the file of " + Quote(group) + " is no file of the folder itself");
+      groups[*name].insert(group.substr(group.starts_with('/') ? 1 : 0));
+    }
+  }
+  std::vector<std::unique_ptr<TensorSource>> sources;
+  std::vector<std::string> names;
+  for (const auto& [name, held] : groups) {
+    const std::string file = (folder / name).string();
+    ZT_RETURN_IF_ERROR(WithFile(CheckStaysInside(folder.string(), name, options), file));
+    if (!options.store->Exists(file)) return InvalidData("shard " + name + " is missing");
+    auto bytes = options.store->Open(file);
+    if (!bytes.ok()) return WithFile(bytes.status(), file);
+    auto source = g_open_hdf5(*std::move(bytes), options);
+    if (!source.ok()) return WithFile(source.status(), file);
+    for (const std::string& group : held) {
+      const auto is_in = [&](const Object& object) { return object.name.starts_with(group + "/"); };
+      if (std::ranges::none_of((*source)->objects(), is_in)) {
+        (*source)->AddWarning(std::filesystem::path(path).filename().string() + " puts " +
+                              Quote(group) + " into " + name + ", which has no variables of it");
+      }
+    }
+    if ((*source)->file({}).empty()) (*source)->SetFile(file);
+    sources.push_back(*std::move(source));
+    names.push_back(name);
+  }
+  if (sources.empty()) return InvalidData("it names no file");
+  ZT_ASSIGN_OR_RETURN(auto merged, MergeSources(std::move(sources), std::move(names)));
+  merged->AddOtherFile(path);
+  return merged;
+}
 
 void SetHdf5(Hdf5Opener open) { g_open_hdf5 = open; }
 
@@ -293,6 +418,18 @@ bool IsNamedLikeWeights(std::string_view name) {
          std::ranges::any_of(kOthers, [&](auto suffix) { return name.ends_with(suffix); }) ||
          std::ranges::any_of(Formats(),
                              [&](const Format& format) { return HasSuffix(format, name); });
+}
+
+StatusOr<const Format*> RecogniseFile(std::span<const std::byte> head, const std::string& path,
+                                      Store& store) {
+  auto found = Recognise(head);
+  const std::string model = std::filesystem::path(path).replace_extension(".xml").string();
+  const bool unknown = found.status().code() == StatusCode::kDataLoss && path.ends_with(".bin");
+  if (!unknown || !store.IsFile(model)) return found;
+  return Unsupported(
+      "it is the weights of an OpenVINO model (its .xml is beside it), which is not read; convert "
+      "the "
+      "model that it was made of");
 }
 
 StatusOr<const Format*> Recognise(std::span<const std::byte> head) {

@@ -35,7 +35,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFrom(std::shared_ptr<ByteSource> byt
   const Format* format = FindFormat(options.format);
   if (format == nullptr) {
     ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(*bytes, kHeadBytes));
-    ZT_ASSIGN_OR_RETURN(format, Recognise(head));
+    ZT_ASSIGN_OR_RETURN(format, RecogniseFile(head, path, *options.store));
   }
   if (bytes->sequential() && !format->read_from_end.empty())
     return NotFromPipe(bytes->name(), format->read_from_end);
@@ -66,6 +66,13 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
   std::erase_if(found, [](const FolderFiles& files) { return files.names.empty(); });
   for (FolderFiles& files : found) std::sort(files.names.begin(), files.names.end());
   return found;
+}
+
+// True if a file has the name of the variant that is asked for.
+bool HasVariant(const FolderFiles& files, const std::string& variant) {
+  const std::string_view suffix = Words(files.format->suffixes)[0];
+  return std::ranges::any_of(
+      files.names, [&](const std::string& name) { return IsOfVariant(name, suffix, variant); });
 }
 
 // "model.zt" for each set of .zt files with names of its shards, and the number of these files.
@@ -180,38 +187,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenRanks(const std::string& path, const
                                        "wrote them write whole tensors");
 }
 
-// The names of all that lies in a folder; none if it cannot be listed.
-std::vector<std::string> SiblingsIn(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    names.push_back(it->path().filename().string());
-  return names;
-}
-
-// Warns of a file that one of several ranks wrote, if the file does not say which part it has.
-void WarnOfRank(const std::string& path, TensorSource& source) {
-  const bool says = HoldsParts(source) || !source.part_files().empty();
-  if (source.format() != "torch" || says || IsUrl(path) || path == "-") return;
-  std::error_code error;
-  fs::path above;
-  for (const fs::path& each : fs::absolute(path, error)) {
-    const auto own = ParseRankName(each.string());
-    std::set<std::uint64_t> ranks;
-    for (const std::string& name : own ? SiblingsIn(above) : std::vector<std::string>()) {
-      const auto other = ParseRankName(name);
-      if (other && other->set == own->set) ranks.insert(other->rank);
-    }
-    if (ranks.size() > 1 && ranks.contains(0)) {
-      source.AddWarning(each.string() + " is one of " + std::to_string(ranks.size()) +
-                        " that ranks wrote (" + own->set +
-                        "): its tensors may be parts, and nothing in it says of what");
-      return;
-    }
-    above /= each;
-  }
-}
-
 // Opens the checkpoint whose files are in the folder itself.
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                                                        const SourceOptions& options) {
@@ -241,6 +216,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     }
   }
   std::erase_if(found, [](const auto& files) { return files.format->open_folder == nullptr; });
+  if (!options.variant.empty()) {
+    const auto lacks = [&](const FolderFiles& files) {
+      return !HasVariant(files, options.variant);
+    };
+    if (!std::ranges::all_of(found, lacks)) std::erase_if(found, lacks);
+  }
   // Repositories hold the same weights as *.safetensors and *.bin, and other data as *.bin.
   const auto is = [](std::string_view format) {
     return [=](const FolderFiles& files) { return files.format->name == format; };
@@ -280,6 +261,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
       return OpenRanks(path, ranks.begin()->first, std::move(ranks.begin()->second), options);
     // Files that are one model, and no sign that the folder is a checkpoint.
     ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, options.store->List(path));
+    if (std::ranges::count_if(names, IsKerasIndex) == 1) {
+      const std::string index = *std::ranges::find_if(names, IsKerasIndex);
+      return WithFile(OpenKerasIndex((fs::path(path) / index).string(), options), index);
+    }
     const bool single = std::ranges::any_of(
         names, [](const std::string& name) { return IsTorchName(name) || name.ends_with(".zt"); });
     const auto holds = [&](const char* folder) {
@@ -340,25 +325,45 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
   std::erase_if(missing, [&](const std::string& name) {
     return std::ranges::find(names, name) != names.end();
   });
+  bool any = options.variant.empty();
+  std::vector<std::string> variants;
+  NameList without;  // folders that lack the variant
   for (const std::string& name : names) {
     if (name.starts_with('.')) continue;
     const std::string folder = (fs::path(path) / name).string();
-    ZT_ASSIGN_OR_RETURN(const std::vector<FolderFiles> found, ListFolder(folder, options));
-    const auto has = [&](std::string_view format) {
-      return std::ranges::any_of(found,
-                                 [&](const auto& files) { return files.format->name == format; });
-    };
+    ZT_ASSIGN_OR_RETURN(std::vector<FolderFiles> found, ListFolder(folder, options));
+    std::erase_if(found, [](const FolderFiles& files) {
+      return files.format->name != "safetensors" && files.format->name != "torch";
+    });
+    if (found.empty()) continue;
+    const auto chosen = std::ranges::find_if(
+        found, [&](const FolderFiles& files) { return HasVariant(files, options.variant); });
     SourceOptions each = options;
-    each.format = has("safetensors") ? "safetensors" : "torch";
-    if (!has(each.format)) continue;
+    each.format = (chosen == found.end() ? found.begin() : chosen)->format->name;
+    if (chosen == found.end()) {  // as diffusers does
+      each.variant.clear();
+      without.Add(name);
+      for (const FolderFiles& files : found) {
+        for (std::string& variant : VariantsOf(files.names, Words(files.format->suffixes)[0]))
+          variants.push_back(std::move(variant));
+      }
+    } else {
+      any = true;
+    }
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
                         WithFile(OpenCheckpoint(folder, each), folder));
     if (source->file({}).empty()) source->SetFile(folder);
+    source->PlaceWarnings(name);
     sources.push_back(PrefixNames(std::move(source), name + "/"));
     folders.push_back(folder);
   }
   if (sources.empty()) return std::unique_ptr<TensorSource>();
+  if (!any) return NoVariant(options.variant, variants);
   ZT_ASSIGN_OR_RETURN(auto merged, MergeSources(std::move(sources), std::move(folders)));
+  if (!options.variant.empty() && !without.empty()) {
+    merged->AddWarning("no weights of the variant " + Quote(options.variant) + " are in " +
+                       without.ToString() + ", so those without a variant are read");
+  }
   NameList list;
   for (const std::string& name : missing) list.Add(name);
   if (!list.empty()) {
@@ -387,6 +392,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
   for (const Format& format : Formats()) {
     if (IsIndexOf(format, path)) return format.open_folder(path, {path}, options);
   }
+  if (IsKerasIndex(path)) return OpenKerasIndex(path, options);
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path, *options.store));
   return OpenFrom(std::move(bytes), path, fs::path(path).stem().string(), options);
 }
@@ -444,7 +450,13 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
     if (source->file({}).empty()) source->SetFile(name);
     ZT_ASSIGN_OR_RETURN(source, ResolveDelta(std::move(source), path, options, OpenAsBase));
+    if (!options.variant.empty() && source->format() != "zt" && !options.store->IsFolder(path)) {
+      return WithFile(InvalidArgument("it is one file, and a variant is chosen in a folder; name "
+                                      "the folder, or the file that is meant"),
+                      name);
+    }
     if (paths.size() == 1) WarnOfRank(path, *source);
+    WarnOfNothing(*source);
     ZT_ASSIGN_OR_RETURN(
         source, WithFile(AddModelFiles(std::move(source), path, paths.size() == 1, options), name));
     inputs.sources.push_back(std::move(source));

@@ -20,4 +20,9 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
                                                       const std::string& path, bool single_input,
                                                       const SourceOptions& options);
 
+// Warns of a file that one of several ranks wrote, if the file does not say which part it has.
+void WarnOfRank(const std::string& path, TensorSource& source);
+// Warns of a model whose tensors were saved while other ranks had their elements.
+void WarnOfNothing(TensorSource& source);
+
 }  // namespace zt::open::internal

@@ -56,6 +56,10 @@ inline constexpr std::string_view kWrittenFormats = "safetensors npy npz gguf";
 const Format* FindFormat(std::string_view name);
 // True if `file` has the name of an index of this format.
 bool IsIndexOf(const Format& format, std::string_view file);
+// True if the path has the name of an index of Keras's shards: "model.weights.json".
+bool IsKerasIndex(std::string_view file);
+// Opens the files that it names.
+OpenedSource OpenKerasIndex(const std::string& path, const SourceOptions& options);
 // True if the path has the name of an index of .zt shards.
 bool IsIndexPath(std::string_view path);
 // True if `file` has a suffix of this format or of its index.
@@ -83,6 +87,9 @@ inline constexpr std::size_t kHeadBytes = kHdf5HeadBytes;
 // to do: kUnimplemented for a kind that is known but not read, kDataLoss for an empty or unknown
 // file.
 StatusOr<const Format*> Recognise(std::span<const std::byte> head);
+// The same for a file with a path, whose neighbours tell weights that say nothing of themselves.
+StatusOr<const Format*> RecogniseFile(std::span<const std::byte> head, const std::string& path,
+                                      Store& store);
 // True for a Git LFS pointer.
 bool IsLfsPointer(std::span<const std::byte> head);
 // "a Git LFS pointer, ...": the kind of a known file of another format, and what to do with it.

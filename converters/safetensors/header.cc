@@ -357,11 +357,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSour
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
-                                                              const InputOptions& options) {
+                                                              const InputOptions& options,
+                                                              OpenOther other) {
   const auto open = [](std::shared_ptr<ByteSource> bytes, const std::string&, const ShardIndex&) {
     return OpenSafetensors(std::move(bytes));
   };
-  return OpenShards(path, {".safetensors", open}, options);
+  return OpenShards(path, {".safetensors", open, false, nullptr, std::move(other)}, options);
 }
 
 }  // namespace zt

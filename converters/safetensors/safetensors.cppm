@@ -27,9 +27,10 @@ bool LooksLikeSafetensors(std::span<const std::byte> head);
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensors(std::shared_ptr<ByteSource> bytes);
 
 // Opens the shards of a folder (see OpenShards): those of its *.safetensors.index.json, else every
-// *.safetensors file.
+// *.safetensors file. `other` opens those of another format.
 StatusOr<std::unique_ptr<TensorSource>> OpenSafetensorsFolder(const std::string& path,
-                                                              const InputOptions& options = {});
+                                                              const InputOptions& options = {},
+                                                              OpenOther other = {});
 
 // The root attribute, an empty map, that marks a file whose `__metadata__` is present but empty.
 inline constexpr std::string_view kEmptyMetadata = "__metadata__";

@@ -198,7 +198,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
                     std::to_string(listed->second.bytes)),
         path);
   }
-  auto source = format.open(*std::move(bytes), file, index);
+  StatusOr<std::unique_ptr<TensorSource>> source = std::unique_ptr<TensorSource>();
+  if (format.other) source = format.other(*bytes, path);
+  if (source.ok() && *source == nullptr) source = format.open(*std::move(bytes), file, index);
   if (!source.ok()) return WithFile(source.status(), path);
   if ((*source)->file({}).empty()) (*source)->SetFile(path);
   if ((*source)->objects().empty()) (*source)->AddOtherFile(path);
@@ -222,9 +224,12 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
   const auto is_shard = [&](const std::string& file) {
     if (ParseShardName(file, format.suffix)) return true;
     if (!CheckStaysInside(folder.string(), file, options).ok()) return true;
-    const auto bytes = options.store->Open((folder / file).string());
+    const std::string path = (folder / file).string();
+    const auto bytes = options.store->Open(path);
     const auto head = bytes.ok() ? Peek(**bytes, 512) : bytes.status();
-    return !head.ok() || head->empty() || format.recognise(*head) || IsNamedLikeOne(file);
+    if (!head.ok() || head->empty() || format.recognise(*head) || IsNamedLikeOne(file)) return true;
+    const auto other = format.other ? format.other(*bytes, path) : nullptr;
+    return other.ok() && *other != nullptr;
   };
   const auto others = std::stable_partition(files.begin(), files.end(), is_shard);
   if (others == files.begin()) return {};
@@ -233,32 +238,22 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
   return foreign;
 }
 
-// The patterns of the numbered sets to which the files belong.
-std::set<std::string> SetsOf(const auto& files, std::string_view suffix) {
-  std::set<std::string> sets;
-  for (const std::string& file : files) {
-    if (auto name = ParseShardName(file, suffix); name && name->count > 1)
-      sets.insert(OfAllRanks(std::move(name->set)));
+// The dot before the variant in a stem, at `from` or behind it: before a letter, for "llama-3.1" is
+// no variant of "llama-3".
+std::size_t VariantDot(std::string_view stem, std::size_t from = 1) {
+  for (std::size_t dot = stem.find('.', from); dot != stem.npos; dot = stem.find('.', dot + 1)) {
+    const char next = dot + 1 < stem.size() ? Lower(stem[dot + 1]) : '\0';
+    if (next >= 'a' && next <= 'z') return dot;
   }
-  return sets;
-}
-
-// kInvalidArgument if the files are of several numbered sets: two models, or one twice.
-Status CheckOneSet(std::span<const std::string> files, std::string_view suffix) {
-  const std::set<std::string> sets = SetsOf(files, suffix);
-  if (sets.size() < 2) return OkStatus();
-  return InvalidArgument("the folder has no index, and several sets of shards, " +
-                         Quote(*sets.begin()) + " and " + Quote(*std::next(sets.begin())) +
-                         " among them; name the files of one");
+  return stem.npos;
 }
 
 // The stem of "model.fp16" or "model.fp16.ema" without the variant, if a name of `plain` is one; else
-// empty. Variants begin with a letter: "llama-3.1" is none of "llama-3".
+// empty.
 std::string BaseOf(std::string_view stem, const std::set<std::string>& plain) {
-  for (std::size_t dot = stem.find('.'); dot != stem.npos; dot = stem.find('.', dot + 1)) {
-    const char next = dot + 1 < stem.size() ? Lower(stem[dot + 1]) : '\0';
+  for (std::size_t dot = VariantDot(stem); dot != stem.npos; dot = VariantDot(stem, dot + 1)) {
     std::string base(stem.substr(0, dot));
-    if (next >= 'a' && next <= 'z' && plain.contains(base)) return base;
+    if (plain.contains(base)) return base;
   }
   return "";
 }
@@ -282,6 +277,70 @@ std::set<std::string> PlainStems(std::span<const std::string> files, std::string
     if (!ParseShardName(file, suffix)) stems.insert(StemOf(file, suffix));
   }
   return stems;
+}
+
+// The stem of a file of weights, a shard or an index; empty for other files.
+std::string StemOfAny(const std::string& file, std::string_view suffix) {
+  const auto index = ParseIndexName(file);
+  if (index) return index->suffix == suffix ? StemOf(*index) : "";
+  return file.ends_with(suffix) ? StemOf(file, suffix) : "";
+}
+
+// An error for files of which one variant has to be chosen; `fact` if there are no variants.
+Status ChooseVariant(std::span<const std::string> files, std::string_view suffix,
+                     const std::string& fact) {
+  NameList names;
+  for (const std::string& variant : VariantsOf(files, suffix)) names.Add(Quote(variant));
+  if (names.empty()) return InvalidArgument(fact);
+  return WithAdvice(InvalidArgument(fact + "; of the variants " + names.ToString()),
+                    Advice::kVariant);
+}
+
+// Removes from both what is not of the variant, and returns it. An error if nothing is left.
+StatusOr<std::vector<std::string>> KeepVariant(const std::string& variant, std::string_view suffix,
+                                               std::vector<std::string>& files,
+                                               std::vector<std::string>& indices) {
+  std::vector<std::string> all = files, others;
+  all.insert(all.end(), indices.begin(), indices.end());
+  const auto is_other = [&](const std::string& file) {
+    return !IsOfVariant(file, suffix, variant);
+  };
+  for (const std::string& file : files) {
+    if (is_other(file)) others.push_back(file);
+  }
+  std::erase_if(files, is_other);
+  std::erase_if(indices, is_other);
+  if (!files.empty() || !indices.empty()) return others;
+  return NoVariant(variant, VariantsOf(all, suffix));
+}
+
+// Warns of files of weights that are not read.
+void WarnOfVariants(const std::vector<std::string>& files, TensorSource& source) {
+  NameList names;
+  for (const std::string& file : files) names.Add(file);
+  if (!names.empty())
+    source.AddWarning("other variants of the weights are not read: " + names.ToString(),
+                      Advice::kVariant);
+}
+
+// The patterns of the numbered sets to which the files belong.
+std::set<std::string> SetsOf(const auto& files, std::string_view suffix) {
+  std::set<std::string> sets;
+  for (const std::string& file : files) {
+    if (auto name = ParseShardName(file, suffix); name && name->count > 1)
+      sets.insert(OfAllRanks(std::move(name->set)));
+  }
+  return sets;
+}
+
+// kInvalidArgument if the files are of several numbered sets: two models, or one twice.
+Status CheckOneSet(std::span<const std::string> files, std::string_view suffix) {
+  const std::set<std::string> sets = SetsOf(files, suffix);
+  if (sets.size() < 2) return OkStatus();
+  return ChooseVariant(files, suffix,
+                       "the folder has no index, and several sets of shards, " +
+                           Quote(*sets.begin()) + " and " + Quote(*std::next(sets.begin())) +
+                           " among them; name the files of one");
 }
 
 // Removes the indices of variants if there is one without, or the file in whose place they are.
@@ -335,11 +394,9 @@ std::vector<std::string> TakeVariants(const fs::path& folder, const ShardFormat&
 
 // Opens the shards of an index, sorted by name. Every (tensor, shard) pair of the index must exist,
 // and the shards must have no others.
-StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
-                                                    const std::string& index,
-                                                    const std::vector<std::string>& present,
-                                                    const ShardFormat& format,
-                                                    const InputOptions& options) {
+StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(
+    const fs::path& folder, const std::string& index, const std::vector<std::string>& present,
+    const ShardFormat& format, const InputOptions& options, std::vector<std::string>& others) {
   const auto contents = ReadShardIndex((folder / index).string(), *options.store);
   if (!contents.ok()) return Annotate(contents.status(), index);
   const auto& map = contents->weight_map;
@@ -391,9 +448,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
                       MergeSources(std::move(sources), std::move(names)));
   merged->AddOtherFile((folder / index).string());
   const auto index_name = ParseIndexName(index);
+  std::erase_if(others, [&](const std::string& file) { return shards.contains(file); });
+  std::set<std::string> stems;
+  for (const std::string& file : listed) stems.insert(StemOf(file, format.suffix));
   for (const std::string& file : present) {
     if (shards.contains(file) || empty.contains(file)) continue;
     if (!format.refuse_unlisted) {
+      if (!BaseOf(StemOf(file, format.suffix), stems).empty()) {
+        others.push_back(file);
+        continue;
+      }
       merged->AddWarning(file + " is not in " + index + ", so its tensors are not read");
       continue;
     }
@@ -405,6 +469,32 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(const fs::path& folder,
 }
 
 }  // namespace
+
+Status NoVariant(std::string_view variant, std::span<const std::string> variants) {
+  NameList names;
+  for (const std::string& each : std::set<std::string>(variants.begin(), variants.end()))
+    names.Add(Quote(each));
+  return InvalidArgument("no weights of the folder are of the variant " + Quote(variant) +
+                         (names.empty() ? "; it has no variants" : "; it has " + names.ToString()));
+}
+
+bool IsOfVariant(std::string_view file, std::string_view suffix, std::string_view variant) {
+  const std::string whole = StemOfAny(std::string(file), suffix);
+  std::string_view stem = whole;
+  if (!stem.ends_with(variant)) return false;
+  stem.remove_suffix(variant.size());
+  return stem.ends_with('.') || stem.ends_with('-');
+}
+
+std::vector<std::string> VariantsOf(std::span<const std::string> files, std::string_view suffix) {
+  std::set<std::string> variants;
+  for (const std::string& file : files) {
+    const std::string stem = StemOfAny(file, suffix);
+    const std::size_t dot = VariantDot(stem);
+    if (dot != stem.npos) variants.insert(stem.substr(dot + 1));
+  }
+  return {variants.begin(), variants.end()};
+}
 
 StatusOr<ShardIndex> ReadShardIndex(const std::string& path, Store& store) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, store.Open(path));
@@ -431,18 +521,29 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
   }
   std::sort(files.begin(), files.end());
   std::sort(indices.begin(), indices.end());
-  // What has no variant is meant, as other programs take it.
-  if (folder == fs::path(path) && !format.refuse_unlisted)
+  std::vector<std::string> others;  // variants that are not read
+  const bool chooses = folder == fs::path(path) && !format.refuse_unlisted;
+  if (chooses && !options.variant.empty()) {
+    ZT_ASSIGN_OR_RETURN(others, KeepVariant(options.variant, format.suffix, files, indices));
+  } else if (chooses) {  // what has no variant is meant, as other programs take it
     RemoveVariants(files, format.suffix, indices);
-  if (indices.size() > 1) {
-    return InvalidArgument("the folder has several indices, " + indices[0] + " and " + indices[1] +
-                           " among them; name one");
   }
-  if (indices.size() == 1) return OpenIndexed(folder, indices[0], files, format, options);
+  if (indices.size() > 1) {
+    return ChooseVariant(indices, format.suffix,
+                         "the folder has several indices, " + indices[0] + " and " + indices[1] +
+                             " among them; name one");
+  }
+  if (indices.size() == 1) {
+    ZT_ASSIGN_OR_RETURN(auto source,
+                        OpenIndexed(folder, indices[0], files, format, options, others));
+    WarnOfVariants(others, *source);
+    return source;
+  }
   if (files.empty())
     return InvalidArgument("the folder has neither an index nor *" + std::string(format.suffix) +
                            " files");
   const std::vector<std::string> variants = TakeVariants(folder, format, options, files);
+  others.insert(others.end(), variants.begin(), variants.end());
   ZT_RETURN_IF_ERROR(
       CheckSets(files, format.suffix, "there is no index, and the folder lacks shards"));
   ZT_RETURN_IF_ERROR(CheckOneSet(files, format.suffix));
@@ -453,12 +554,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                         OpenShard(folder, file, format, {}, options));
     sources.push_back(std::move(source));
   }
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,
-                      PutTogether(std::move(sources), std::move(files)));
+  const std::vector<std::string> names = files;
+  auto together = PutTogether(std::move(sources), std::move(files));
+  if (!together.ok() && VariantsOf(names, format.suffix).size() > 1) {
+    return WithTensor(ChooseVariant(names, format.suffix, Fact(together.status())),
+                      TensorOf(together.status()).value_or(""));
+  }
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged, std::move(together));
   for (const std::string& file : foreign)
     merged->AddWarning(file + " is not a checkpoint, so no tensors are read from it");
-  for (const std::string& file : variants)
-    merged->AddWarning(file + " is a variant of a file beside it, so its tensors are not read");
+  WarnOfVariants(others, *merged);
   return merged;
 }
 

@@ -24,6 +24,10 @@ extern "C++" StatusOr<ShardIndex> ParseShardIndex(std::string text);
 // Reads and parses an index file.
 StatusOr<ShardIndex> ReadShardIndex(const std::string& path, Store& store);
 
+// Opens a file whose content is of another format than its name says; null if it is not.
+using OpenOther = std::function<StatusOr<std::unique_ptr<TensorSource>>(
+    const std::shared_ptr<ByteSource>& bytes, const std::string& path)>;
+
 // The file names of a format's shards, and how to open a shard.
 struct ShardFormat {
   std::string_view suffix;  // ".safetensors"
@@ -38,6 +42,7 @@ struct ShardFormat {
   // an index, other files are left out with a warning, unless they are named as parts of a set, or
   // there are no shards at all. Null: all files are shards.
   bool (*recognise)(std::span<const std::byte> head) = nullptr;
+  OpenOther other = {};
 };
 
 // The parts of the name of a shard: a number and a count ("00002-of-00003", in any case and with any
@@ -61,6 +66,16 @@ struct IndexName {
 };
 // nullopt if `file` has no such name.
 std::optional<IndexName> ParseIndexName(std::string_view file);
+
+// True if the name of a file with this suffix, a shard or an index is one of the variant "fp16":
+// "model.fp16.safetensors", "model-fp16.safetensors", "model.safetensors.index.fp16.json".
+bool IsOfVariant(std::string_view file, std::string_view suffix, std::string_view variant);
+// The variants that files with this suffix, or their indices, name behind a dot: sorted, each once.
+std::vector<std::string> VariantsOf(std::span<const std::string> files, std::string_view suffix);
+
+// The error for a variant that none of the files has; names those that are there.
+Status NoVariant(std::string_view variant, std::span<const std::string> variants);
+
 // True if `file` has the name of an index of shards with this suffix.
 bool IsIndexOf(std::string_view file, std::string_view suffix);
 // The numbers from `first` to `last` that are not in `parts`: "00002, 00004 to 00007". Empty
@@ -74,8 +89,8 @@ Status CheckSets(std::span<const std::string> files, std::string_view suffix,
                  std::string_view what);
 
 // Opens a folder with one index, or the index itself: all shards as one source. If a folder holds
-// "model" and variants of it, "model.fp16", as files or indices, the variants are not read. The
-// index must list exactly the tensors of its shards.
+// "model" and variants of it, "model.fp16", as files or indices, the variants are not read, or only
+// that of InputOptions::variant is; a warning names the rest. The index must list exactly the tensors of its shards.
 // Without an index, the shards are all files of the folder with the format's suffix, sorted by
 // name; tensors of which each holds a part are put together (see zt.convert.parts). Files named as
 // parts of a set ("-00001-of-00003") must be

@@ -364,7 +364,8 @@ bool LooksLikeDcpFolder(const std::string& path, Store& store) {
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
-                                                        const InputOptions& options) {
+                                                        const InputOptions& options,
+                                                        OpenOther other) {
   using namespace torch::internal;
   if (!LooksLikeDcpFolder(path, *options.store)) {
     const auto memory = SharedMemory(options.memory_limit);
@@ -373,7 +374,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
       return OpenOneOf(std::move(bytes), fs::path(file).stem().string(), options.memory_limit,
                        memory);
     };
-    return OpenShards(path, {".bin", open, false, LooksLikeTorch}, options);
+    return OpenShards(path, {".bin", open, false, LooksLikeTorch, std::move(other)}, options);
   }
   ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, kMetadata, options), kMetadata));
   const std::string file = (fs::path(path) / kMetadata).string();

@@ -3,6 +3,7 @@
 export module zt.convert.torch;
 
 import zt.std;
+import zt.convert.shards;
 import zt.convert.zip;
 import zt.core;
 import zt.source;
@@ -13,8 +14,9 @@ export namespace zt {
 // nullopt if zTensor has none.
 std::optional<ElementType> ParseTorchDtype(std::string_view name);
 
-// True if a file that begins with `head` (64 bytes suffice) is a legacy checkpoint: pickles and
-// storages one after the other, as torch before 1.6 wrote it.
+// True if a file that begins with `head` (64 bytes suffice) is a pickle: a legacy checkpoint, pickles
+// and storages one after the other, as torch before 1.6 wrote it; or a plain one, as detectron2 and
+// Paddle (.pdparams) write, whose arrays of numpy are read.
 bool LooksLikeTorchStream(std::span<const std::byte> head);
 // True if a zip archive is a checkpoint, or another kind of torch file that OpenTorch
 // refuses with advice.
@@ -43,8 +45,9 @@ bool LooksLikeDcpFolder(const std::string& path, Store& store);
 // files; its other values become attributes, or tensors if they hold some. kDataLoss if chunks
 // overlap or do not cover their tensor, kUnimplemented if chunks are transformed. In any other
 // folder the shards are opened as OpenShards does: those of a *.bin.index.json (which `path` may
-// name), else every *.bin file.
+// name), else every *.bin file. `other` opens those of another format.
 StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
-                                                        const InputOptions& options = {});
+                                                        const InputOptions& options = {},
+                                                        OpenOther other = {});
 
 }  // namespace zt

@@ -101,6 +101,7 @@ enum class Advice : std::uint8_t {
   kPartSize,     // choose another size of the parts of an upload
   kShards,       // write several smaller files
   kCanonical,    // write the canonical form of 2.0
+  kVariant,      // say which of a model's variants is meant
 };
 // Its stable name: "exclude", "void_dtype".
 std::string_view AdviceName(Advice advice);

@@ -64,10 +64,10 @@ constexpr absl::string_view kFile = "ztstream.file", kContext = "ztstream.contex
 
 // By the values of Advice.
 constexpr std::string_view kAdviceNames[] = {
-    "exclude",    "rename",       "dtype",    "dequantize", "allow_loss", "on_overflow",
-    "void_dtype", "replace",      "metadata", "frames",     "memory",     "format",
-    "files",      "follow_links", "unsigned", "part_size",  "shards",     "canonical"};
-static_assert(std::size(kAdviceNames) == static_cast<std::size_t>(Advice::kCanonical) + 1);
+    "exclude",  "rename",    "dtype",  "dequantize", "allow_loss", "on_overflow", "void_dtype",
+    "replace",  "metadata",  "frames", "memory",     "format",     "files",       "follow_links",
+    "unsigned", "part_size", "shards", "canonical",  "variant"};
+static_assert(std::size(kAdviceNames) == static_cast<std::size_t>(Advice::kVariant) + 1);
 
 std::optional<std::string> Get(const Status& status, absl::string_view kind) {
   const auto held = status.GetPayload(kind);

@@ -26,6 +26,9 @@ struct InputOptions {
   // npy: the element type of '|V1', '<V2' and '<f1' arrays (ml_dtypes' bfloat16 and fp8 have no
   // name in the file). Without it, or if its width differs, such arrays are refused.
   std::optional<ElementType> void_type = std::nullopt;
+  // Folders: the variant of the weights that is read, "fp16" for "model.fp16.safetensors". Empty: the
+  // files without one, or, if there are none, those of the only variant.
+  std::string variant = {};
   // npz: keeps the entries of a scipy sparse archive as separate dense arrays.
   bool keep_sparse = false;
   // GGUF: accepts a single shard of a split file. Otherwise kDataLoss: tensors are missing.
@@ -76,6 +79,8 @@ class TensorSource {
   inline const std::map<std::size_t, Advice>& warning_advice() const { return warning_advice_; }
   // Adds a warning, and what would help. Only before the source is used.
   void AddWarning(std::string line, std::optional<Advice> advice = std::nullopt);
+  // Puts `place` and ": " before each of its warnings.
+  void PlaceWarnings(std::string_view place);
   // Adds the warnings of another source, with their advice.
   void AddWarningsOf(const TensorSource& other);
   // The file (or "standard input") that holds this component, for messages; the code that opens the

@@ -165,6 +165,10 @@ void TensorSource::AddWarning(std::string line, std::optional<Advice> advice) {
   warnings_.push_back(std::move(line));
 }
 
+void TensorSource::PlaceWarnings(std::string_view place) {
+  for (std::string& line : warnings_) line = std::string(place) + ": " + line;
+}
+
 void TensorSource::AddWarningsOf(const TensorSource& other) {
   for (std::size_t i = 0; i < other.warnings().size(); ++i) {
     const auto advice = other.warning_advice().find(i);

@@ -77,6 +77,7 @@ BY_STATUS = {2: ArgumentError, 3: ExistsError, 4: FormatError, 5: UnsupportedErr
 OF_THE_LIBRARY = {
     "void_dtype": "name it with npy_void=",
     "format": "format= chooses a format",
+    "variant": "variant= chooses one",
     "follow_links": "follow_links=True allows that",
     "replace": "overwrite=True replaces it",
 }
@@ -94,6 +95,7 @@ OF_THE_PROGRAM = {
     "frames": "chunk= sets their size",
     "memory": "memory= raises the limit",
     "format": "from_= chooses a format",
+    "variant": "variant= chooses one",
     "files": "files=\"all\" takes all of them",
     "follow_links": "follow_links=True allows that",
     "unsigned": "no_sign_request=True reads public buckets",

@@ -21,7 +21,8 @@ _MANY = 64  # handles after which those of all tensors are asked for at once
 
 def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: Optional[str] = None,
          follow_links: bool = False, keep_sparse: bool = False, profile: Optional[str] = None, region: Optional[str] = None,
-         endpoint_url: Optional[str] = None, no_sign_request: bool = False, dequantize: Optional[str] = None) -> "File":
+         endpoint_url: Optional[str] = None, no_sign_request: bool = False, dequantize: Optional[str] = None,
+         variant: Optional[str] = None) -> "File":
     """Opens a checkpoint of any format for reading. Headers are read and checked, and no data.
 
     path: a file (.zt, .safetensors, .gguf, .pt, .npy, .npz, .onnx, ...), the index or the folder of a checkpoint in several
@@ -29,6 +30,7 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
         binary file object that can seek. Several paths are one name space; a name in two of them is a FormatError.
     threads: how many read and decode; 0 is all that can run at once.
     format: "zt", "safetensors", ...; by content where it is not given.
+    variant: of a folder with several, the one that is read ("fp16"); without it the files that have none.
     npy_void: what the elements of numpy's void arrays are ("bf16"); without it they are refused.
     follow_links: files of a folder may be symbolic links that lead out of it; those of the Hugging Face cache may anyway.
     keep_sparse: a scipy sparse archive as the arrays that it holds.
@@ -36,7 +38,7 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
     dequantize: "f32", "f16" or "bf16": quantized tensors (FP8, FP4, GPTQ, AWQ, bitsandbytes, ...) are numbers of that type, and their
         scales are left out. GGUF blocks stay.
     """
-    options = {"threads": threads, "format": format, "npy_void": npy_void, "follow_links": follow_links,
+    options = {"threads": threads, "format": format, "variant": variant, "npy_void": npy_void, "follow_links": follow_links,
                "keep_sparse": keep_sparse, "profile": profile, "region": region, "endpoint_url": endpoint_url,
                "no_sign_request": no_sign_request, "dequantize": dequantize}
     return File((path, *more), options)

@@ -44,10 +44,11 @@ def own_errors(raised):
         raise
 
 
-def options_of(format, npy_void, follow_links, keep_sparse, dequantize=None, **remote):
+def options_of(format, npy_void, follow_links, keep_sparse, dequantize=None, variant=None, **remote):
     options = _c.ReaderOptions()
     _c.c.reader_options_init(byref(options), sizeof(options))
     options.format = format.encode() if format else None
+    options.variant = variant.encode() if variant else None
     options.npy_void = npy_void.encode() if npy_void else None
     options.dequantize = dequantize.encode() if dequantize else None
     options.follow_links, options.keep_sparse = bool(follow_links), bool(keep_sparse)

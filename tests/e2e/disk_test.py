@@ -1,7 +1,8 @@
 """Checkpoints as they lie on people's disks: names of shards and indices, what is no second copy, pipelines, what a folder lacks.
 
-ZT_REMOVALS sets how many random removals from a folder or a file are tried (40).
+ZT_REMOVALS sets how many random removals from a folder or a file are tried (50).
 """
+import hashlib
 import json
 import os
 import random
@@ -14,11 +15,13 @@ import make_folders
 import make_safetensors
 import pickle_assembler
 import support
-from support import DATA, DIFFERS, DONE, INVALID, USAGE
+import ztread
+from support import DATA, DIFFERS, DONE, INVALID, IO, UNSUPPORTED, USAGE
 
-REMOVALS = int(os.environ.get("ZT_REMOVALS", "40"))
+REMOVALS = int(os.environ.get("ZT_REMOVALS", "50"))
 MORE = (64 << 20) + 1  # bytes of a file that is not taken along
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 499723\n"
+NOT_READ = "warning: other variants of the weights are not read: "
 LARGE = "more than 64 MiB; --files all takes all of them"
 
 # Names of a part of two or three, of which another is missing.
@@ -113,7 +116,7 @@ class Shards(Disk):
                 self.save(f"f/{name}", {f"t{i}": ("F16", [2], b"12" * 2)} if variant else weights(f"t{i}"))
             self.index(f"f/model.safetensors.index{variant}.json", t0=names[0], t1=names[1])
         said = self.convert("f")
-        self.assertIn("warning: model-00002-of-00002.fp16.safetensors is not in model.safetensors.index.json, so its tensors are not read\n", said)
+        self.assertIn(NOT_READ + "model-00001-of-00002.fp16.safetensors, model-00002-of-00002.fp16.safetensors; --variant chooses one\n", said)
         self.assertEqual(self.back()[0], self.read(self.path("f")))
         self.succeed("diff", self.path("m.zt"), self.path("f/model.safetensors.index.json"), "--files", "none")
         self.expect(DIFFERS, "diff", self.path("m.zt"), self.path("f/model.safetensors.index.fp16.json"), "--files", "none")
@@ -135,8 +138,7 @@ class Shards(Disk):
                 if case in ("indexed", "third form"):
                     self.index("f/model.safetensors.index.fp32.json" if case == "indexed" else "f/model.fp32.safetensors.index.json", a=parts[0], b=parts[1])
                 said = self.convert("f", *(["--from", "torch"] if case == "bin" else []))
-                for name in variants:
-                    self.assertIn(f"warning: {name} is a variant of a file beside it, so its tensors are not read\n", said)
+                self.assertIn(NOT_READ + ", ".join(variants) + "; --variant chooses one\n", said)
                 self.succeed("diff", self.path("m.zt"), self.path(f"f/{base}"), "--files", "none")
                 was = self.read(self.path("f"))
                 found = self.back()[0]
@@ -417,6 +419,187 @@ class Text(Disk):
             for given in (source, "m.zt"):
                 self.succeed("extract", given, "-o", "back/o.safetensors", "-f")
                 self.assertEqual(self.parts("o.safetensors")[0]["format"], "pt")
+
+
+class Choosing(Disk):
+
+    HALF = {"a": ("F16", [2], b"1234")}
+
+    def types(self, *words):
+        """{name: type} of what is listed, and what is said."""
+        done = self.expect(DONE, "inspect", "--json", *words)
+        return {each["name"]: each["kind"] for each in json.loads(done.stdout)["objects"]}, done.stderr.decode()
+
+    def test_a_variant_is_chosen(self):
+        shards = [f"model-0000{i}-of-00002.fp16.safetensors" for i in (1, 2)]
+        folders = {  # files, and whether they are of the variant
+            "file": {"model.safetensors": 0, "model.fp16.safetensors": 1, "model.non_ema.safetensors": 0},
+            "dash": {"flux.safetensors": 0, "flux-fp16.safetensors": 1}, "bin": {"pytorch_model.bin": 0, "pytorch_model.fp16.bin": 1},
+            "of two formats": {"model.safetensors": 0, "pytorch_model.bin": 0, "pytorch_model.fp16.bin": 1},
+            "no other": {"model.fp16.safetensors": 1, "model.bf16.safetensors": 0},
+            "behind": dict.fromkeys(shards, 1) | {"model.safetensors": 0},
+            "indexed": dict.fromkeys(shards, 1) | {f"model-0000{i}-of-00002.safetensors": 0 for i in (1, 2)}}
+        for case, files in folders.items():
+            with self.subTest(case):
+                shutil.rmtree(self.path("f"), ignore_errors=True)
+                for name, chosen in files.items():
+                    second = "00002-of" in name
+                    tensors = self.HALF if chosen else weights("a")
+                    self.save(f"f/{name}", {"b" if second else each: value for each, value in tensors.items()})
+                if case == "indexed":
+                    self.index("f/model.safetensors.index.fp16.json", a=shards[0], b=shards[1])
+                    self.index("f/model.safetensors.index.json", a="model-00001-of-00002.safetensors", b="model-00002-of-00002.safetensors")
+                names = ["a", "b"] if case in ("behind", "indexed") else ["a"]
+                found, said = self.types("f", "--variant", "fp16")
+                self.assertEqual(found, dict.fromkeys(names, "f16"))
+                for name, chosen in files.items():
+                    if case != "of two formats":
+                        self.assertEqual(name in said, not chosen, said)
+                if case == "no other":
+                    self.fail_with(USAGE, "inspect", "f", says="; of the variants 'bf16', 'fp16'; --variant chooses one")
+                elif case != "dash":
+                    self.assertEqual(set(self.types("f")[0].values()), {"f32"})
+                self.succeed("convert", "f", "-o", "m.zt", "-f", "--variant", "fp16")
+                self.succeed("verify", "m.zt", "--against", "f", "--variant", "fp16")
+                self.succeed("diff", "m.zt", "f", "--variant", "fp16")
+                if case != "no other":
+                    self.expect(DIFFERS, "verify", "m.zt", "--against", "f", *(["--variant", "flux"] if case == "dash" else []))                        if case != "dash" else None
+        self.fail_with(USAGE, "inspect", "f", "--variant", "int8", says="no weights of the folder are of the variant 'int8'; it has 'fp16'")
+        self.fail_with(USAGE, "inspect", "f/model-00001-of-00002.safetensors", "--variant", "fp16", says="it is one file, and a variant is chosen in a folder")
+
+    def test_the_variant_of_a_pipeline(self):
+        """As diffusers reads it: folders that lack the variant give what has none."""
+        self.text("f/model_index.json", {name: ["diffusers", "X"] for name in ("unet", "vae", "text_encoder")})
+        for name in ("unet/diffusion_pytorch_model", "vae/diffusion_pytorch_model", "text_encoder/model"):
+            self.save(f"f/{name}.safetensors", weights("a"))
+        self.save("f/unet/diffusion_pytorch_model.fp16.safetensors", self.HALF)
+        self.save("f/text_encoder/pytorch_model.fp16.bin", self.HALF)
+        found, said = self.types("f")
+        self.assertEqual(set(found.values()), {"f32"})
+        self.assertIn("warning: unet: other variants of the weights are not read: diffusion_pytorch_model.fp16.safetensors; --variant", said)
+        found, said = self.types("f", "--variant", "fp16")
+        self.assertEqual(found, {"unet/a": "f16", "vae/a": "f32", "text_encoder/a": "f16"})
+        self.assertIn("no weights of the variant 'fp16' are in vae, so those without a variant are read", said)
+        self.convert("f", "--variant", "fp16")
+        self.assertIn("unet/diffusion_pytorch_model.fp16.safetensors", self.back()[0])
+        self.fail_with(USAGE, "inspect", "f", "--variant", "ema", says="are of the variant 'ema'; it has 'fp16'")
+
+    def test_of_several_gguf(self):
+        for name in ("x-Q4_K_M", "x-Q8_0", "mmproj-x-f16"):
+            self.put(f"f/{name}.gguf", (DATA / "gguf/little.gguf").read_bytes())
+        self.fail_with(USAGE, "inspect", "f", says="name the file of one; --variant chooses one")
+        self.succeed("inspect", "f", "--variant", "Q8_0")
+        self.fail_with(USAGE, "inspect", "f", "--variant", "Q9", says="no GGUF file of the folder is of the variant 'Q9', but 'mmproj-x-f16.gguf'")
+
+    def test_the_content_decides(self):
+        """Files that others renamed without a conversion."""
+        torch, safetensors = pickle_assembler.checkpoint(weights("a")), make_safetensors.encode(weights("a"))
+        gguf = (DATA / "gguf/little.gguf").read_bytes()
+        for name, content, kind in (("model.safetensors", torch, "torch"), ("pytorch_model.bin", safetensors, "safetensors"),
+                                    ("model.safetensors", gguf, "gguf"), ("pytorch_model.bin", gguf, "gguf"),
+                                    ("adapter.bin", safetensors, "safetensors"),  # and names that say less
+                                    ("x.safetensors", self.npz(), "npz")):
+            with self.subTest(name, kind=kind):
+                shutil.rmtree(self.path("f"), ignore_errors=True)
+                self.put(f"f/{name}", content)
+                self.text("f/config.json", {})
+                self.assertEqual(self.json("inspect", "f", "--json")["format"], kind)
+                self.convert("f")
+                self.succeed("verify", "m.zt", "--against", "f")
+                if kind == "safetensors":
+                    self.assertEqual(self.back()[0], self.read(self.path("f")))
+                elif kind == "torch":
+                    self.assertEqual(set(self.back()[0]), {name, "config.json"})
+
+    def npz(self):
+        numpy.savez(self.path("x.npz"), a=numpy.ones(2))
+        return self.path("x.npz").read_bytes()
+
+    def test_models_of_other_programs_are_named(self):
+        ctranslate2 = struct.pack("<IH", 6, 16) + b"TransformerSpec\0" + bytes(40)
+        whisper = struct.pack("<IH", 6, 12) + b"WhisperSpec\0" + bytes(40)
+        for name, content, what in (("model.bin", ctranslate2, "a CTranslate2 model"), ("model.bin", whisper, "a CTranslate2 model"),
+                                    ("openvino_model.bin", bytes(12), "the weights of an OpenVINO model"),
+                                    ("openvino_decoder_model.bin", b"\1" * 99, "the weights of an OpenVINO model")):
+            with self.subTest(name):
+                shutil.rmtree(self.path("f"), ignore_errors=True)
+                self.put(f"f/{name}", content)
+                self.put(f"f/{name[:-4]}.xml", b"<net/>")
+                for given in ("f", f"f/{name}"):
+                    self.fail_with(UNSUPPORTED, "inspect", given, says=[f"f/{name}: it is {what}", "convert the model that it was made of"])
+
+
+class Headers(Disk):
+    """Headers of safetensors as others write them, and files that are not there."""
+
+    def raw(self, header, data=b"1234"):
+        return self.put("a.safetensors", struct.pack("<Q", len(header)) + header + data)
+
+    def test_blobs_of_a_hubs_cache(self):
+        """Those of Git LFS have their SHA-256 as name; verify compares it, for a snapshot or for all."""
+        cache, snapshot = self.path("models--o--m"), self.path("models--o--m/snapshots/abc")
+        weight, config = make_safetensors.encode(weights("a")), b"{}"
+        for name, data, blob in (("model.safetensors", weight, hashlib.sha256(weight).hexdigest()), ("sub/config.json", config, "a" * 40)):
+            self.put(f"models--o--m/blobs/{blob}", data)
+            (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+            (snapshot / name).symlink_to(os.path.relpath(cache / "blobs" / blob, (snapshot / name).parent))
+        other = self.put("models--o--m/blobs/" + "0" * 64, b"of another revision")
+        said = self.succeed("verify", snapshot).decode()
+        self.assertRegex(said, r"good: 1 blob has the digest of its name, \d+ B in .*; 1 more have names of Git, which are not checked\n")
+        self.assertEqual(self.json("verify", "--json", snapshot)["digests"], 1)
+        wrong = self.expect(DIFFERS, "verify", cache).stderr.decode()
+        self.assertIn(f"blobs/{'0' * 64}: its content is not that of its name, but has sha256:", wrong)
+        self.assertNotIn(hashlib.sha256(weight).hexdigest() + ":", wrong)
+        other.unlink()
+        self.succeed("verify", cache)
+        (cache / "blobs" / hashlib.sha256(weight).hexdigest()).write_bytes(weight[:-1] + b"x")
+        found = json.loads(self.run_program("verify", "--json", snapshot).stdout)
+        self.assertEqual((found["ok"], len(found["problems"])), (False, 1))
+        (cache / "blobs" / hashlib.sha256(weight).hexdigest()).unlink()
+        self.fail_with(IO, "verify", snapshot, says="model.safetensors: cannot open what the link leads to")
+        self.fail_with(USAGE, "verify", self.put("f/a.txt", b"").parent, says="the folder holds no .zt.index.json")
+
+    def test_what_the_reference_library_takes(self):
+        entry = '"dtype":"F32","shape":[1],"data_offsets":[0,4]'
+        for header in ('{"__metadata__":null,"a":{%s}}' % entry, '{"a":{%s},"__metadata__":null}' % entry,
+                       '{"a":{%s,"note":[1,{"b":null}]}}' % entry, '{"a":{"x":"y",%s}}' % entry):
+            self.raw(header.encode())
+            self.convert("a.safetensors")
+            self.assertEqual(ztread.read_file(str(self.path("m.zt")))[2]["a"]["components"]["data"]["bytes"], b"1234")
+        for header, says in (('{"__metadata__":[],"a":{%s}}' % entry, "__metadata__ is not a JSON object"),
+                             ('{"__metadata__":{"x":null},"a":{%s}}' % entry, "'x' is not a string"),
+                             ('{"a":{%s,"note":[1 2]}}' % entry, "the header is not JSON"), ('{"a":{"x":1 2,%s}}' % entry, "not JSON")):
+            self.raw(header.encode())
+            self.fail_with(INVALID, "convert", "a.safetensors", "-o", "x.zt", says=says)
+
+    def test_tensors_without_elements(self):
+        """A model saved under ZeRO-3: other ranks had the weights."""
+        nothing = {name: ("F16", [0], b"") for name in ("a.weight", "b.weight", "c.bias")}
+        for tensors, warned in ((nothing, "3 of 3 tensors"), (nothing | weights("d"), "3 of 4 tensors"), ({"a": nothing["a.weight"]}, ""),
+                                ({name: ("F16", [0, 3], b"") for name in "abc"}, "")):
+            for name in ("a.safetensors", "a.pt", "f/pytorch_model.bin"):
+                self.save(name, tensors)
+                said = self.convert(name.split("/")[0])
+                self.assertEqual((f"warning: {warned} have no elements, as models that are saved under DeepSpeed's ZeRO-3" in said), bool(warned), said)
+
+    def test_zero_bytes_behind_the_header(self):
+        header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+        for zeros in (1, 2, 7):
+            self.raw(header + bytes(zeros))
+            self.fail_with(INVALID, "convert", "a.safetensors", "-o", "x.zt", says=f"padded with {zeros} zero bytes, where safetensors has blanks")
+        self.raw(header[:-1] + bytes(3))
+        self.fail_with(INVALID, "convert", "a.safetensors", "-o", "x.zt", says="the header is not JSON")
+
+    def test_links_to_what_is_not_there(self):
+        """A download that was cut short, or a cache that was cleaned."""
+        snapshot = self.path("models--o--m/snapshots/abc")
+        snapshot.mkdir(parents=True)
+        for name in ("model.safetensors", "model-00001-of-00001.safetensors", "pytorch_model.bin", "x.gguf"):
+            (snapshot / name).symlink_to("../../blobs/b1")
+            for given in (snapshot, snapshot / name):
+                self.fail_with(IO, "inspect", given, says=[
+                    f"{name}: cannot open what the link leads to, '../../blobs/b1'; in a hub's cache, download the model again"])
+            (snapshot / name).unlink()
 
 
 class Removals(Disk):

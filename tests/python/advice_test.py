@@ -60,6 +60,12 @@ class Advice(Case):
         link, both = self.folder_of("link", a_npy=small), self.folder_of("both", a_npy=numpy.zeros(2), b_gguf=(
             DATA / "gguf/little.gguf").read_bytes())
 
+        header = b'{"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]}}'
+        half = len(header).to_bytes(8, "little") + header + b"12"
+        variants = self.folder_of("variants", model_fp16_safetensors=half, model_bf16_safetensors=half)
+        with ztstream.open(variants, variant="fp16") as file:
+            self.assertEqual((list(file), file["a"].dtype), (["a"], "f16"))
+
         def convert(source, *words):
             return lambda: self.said("convert", source, "-o", self.path("o.zt"), *words)
         rows = (  # what helps, how the program, C and Python come to it, their words
@@ -69,6 +75,8 @@ class Advice(Case):
              "--follow-links allows that", "zts_reader_options.follow_links allows that", "follow_links=True allows that"),
             ("format", convert(both), lambda: self.opened(both),
              "--from chooses a format", "zts_reader_options.format chooses a format", "format= chooses a format"),
+            ("variant", convert(variants), lambda: self.opened(variants),
+             "--variant chooses one", "zts_reader_options.variant chooses one", "variant= chooses one"),
             ("memory", convert(self.path("csr.npz"), "--memory", "64KiB"), lambda: self.opened(self.path("csr.npz"), 1 << 16),
              "--memory raises the limit", "zts_reader_options.memory_bytes raises the limit", ""),
             ("exclude", convert(self.path("text.npz")), lambda: self.opened(self.path("text.npz")), "--exclude leaves it out", "", ""),

@@ -120,6 +120,9 @@ typedef struct zts_reader_options {
   /* "f32", "f16" or "bf16": quantized tensors (FP8, FP4, GPTQ, AWQ, ...) are numbers of that type,
    * their scales and the like are left out. Null (default): they are as they are stored. */
   const char* dequantize;
+  /* Of a folder: the variant of the weights, "fp16" for model.fp16.safetensors; null (default): the
+   * files without one. */
+  const char* variant;
 } zts_reader_options;
 ZTS_API void zts_reader_options_init(zts_reader_options* options, size_t size);
 
