@@ -438,6 +438,18 @@ StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
     if (format.recognise(head)) return &format;
   }
   if (const auto foreign = NameForeign(head)) return Unsupported("it is " + *foreign);
+  // A header of safetensors beyond the limit, but not absurd.
+  constexpr std::size_t kLength = 8;
+  if (head.size() > kLength + 1 && head[kLength] == std::byte{'{'} &&
+      head[kLength + 1] == std::byte{'"'}) {
+    std::uint64_t claimed = 0;
+    for (std::size_t i = kLength; i > 0; --i)
+      claimed = claimed << 8 | std::to_integer<std::uint64_t>(head[i - 1]);
+    if (claimed > kMaxSafetensorsHeader && claimed >> 40 == 0) {
+      return InvalidData("it may be safetensors, but its header claims " + std::to_string(claimed) +
+                         " bytes, the limit is " + std::to_string(kMaxSafetensorsHeader));
+    }
+  }
   return InvalidData("its format is not recognised (" + Joined(Words(kReadFormats), "and") +
                      " are); it may be damaged, or its format has to be named");
 }

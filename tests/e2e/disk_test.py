@@ -582,6 +582,11 @@ class Headers(Disk):
                 said = self.convert(name.split("/")[0])
                 self.assertEqual((f"warning: {warned} have no elements, as models that are saved under DeepSpeed's ZeRO-3" in said), bool(warned), said)
 
+    def test_a_header_beyond_the_limit(self):
+        for claimed in (100_000_001, 1 << 32):
+            self.put("a.safetensors", struct.pack("<Q", claimed) + b'{"a":{}}')
+            self.fail_with(INVALID, "inspect", "a.safetensors", says=f"its header claims {claimed} bytes, the limit is 100000000")
+
     def test_zero_bytes_behind_the_header(self):
         header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
         for zeros in (1, 2, 7):

@@ -14,6 +14,7 @@ import numpy
 
 import make_safetensors
 import onnx_assembler
+import pickle_assembler
 import quantized
 import remote_server
 import support
@@ -132,6 +133,25 @@ class Reading(remote_server.Remote):
         self.assertEqual(self.convert(url, "remote.zt"), self.convert(self.path("model.safetensors.index.json"), "local.zt"))
         del self.server.files["checkpoint/" + SHARD.format(2)]
         self.fail_with(support.INVALID, "convert", url, "-o", self.path("x.zt"), says=[SHARD.format(2), "missing"])
+
+    def test_a_part_of_an_entry_is_read_alone(self):
+        """Its checksum would take all of it: 8 MB for two numbers."""
+        values = numpy.arange(1 << 21, dtype="<f4")
+        self.put("a.pt", pickle_assembler.checkpoint({"a": ("F32", [1 << 21], values.tobytes())}))
+        numpy.savez(self.path("a.npz"), a=values)
+        for name in ("a.pt", "a.npz"):
+            url = self.serve(name, self.path(name))
+            self.server.requests.clear()
+            self.assertEqual(self.succeed("show", url, "a[5:7]"), b"[5.0 6.0]\n")
+            ranges = [each.removeprefix("bytes=").split("-") for each in self.ranges() if each]
+            self.assertLess(sum(int(last) + 1 - int(first) for first, last in ranges if first), 1 << 21)
+            # Damage is noticed where all is read, and a part that is whole is shown.
+            data = bytearray(self.server.files[name])
+            place = data.index(values[1000:1004].tobytes())
+            data[place] ^= 1
+            self.put(f"bad-{name}", bytes(data))
+            self.assertEqual(self.succeed("show", f"bad-{name}", "a[5:7]"), b"[5.0 6.0]\n")
+            self.fail_with(support.INVALID, "convert", f"bad-{name}", "-o", self.path("x.zt"), says="CRC-32")
 
     def test_a_server_without_ranges_is_a_pipe(self):
         self.server.ranges = False
