@@ -146,6 +146,36 @@ TEST(ZtSource, SaysHowItIsBestRead) {
       MustOpen(Write(data, Options(Compression::kAlways, DigestKind::kXxh3)).file)->sequential({}));
 }
 
+// Whatever order several threads read it in: each byte once, and hashed as they are handed on.
+TEST(ZtSource, ABlobWhoseDigestNeedsOrderIsReadInAnyOrder) {
+  constexpr std::size_t kPart = 100'000;
+  const Bytes data = Pattern(3 * kPart, 8);
+  for (const SpecVersion spec : {SpecVersion::k1_2, SpecVersion::k2_0}) {
+    for (const bool damaged : {false, true}) {
+      WriterOptions options = Options(Compression::kNone, DigestKind::kXxh3);
+      options.spec = spec;
+      const auto bytes = std::make_shared<WatchedBytes>(Write({data}, options).file);
+      const auto source = MustOpen(bytes);
+      const std::uint64_t place = source->extent({})->offset;
+      if (damaged) bytes->bytes()[place + kPart] ^= std::byte{1};
+      const std::uint64_t before = bytes->read_bytes;
+      const auto reader = source->unordered_reader({});
+      ASSERT_NE(reader, nullptr);
+      EXPECT_EQ(reader->extent()->offset, place);
+      Bytes out(data.size());
+      const auto part = [&](std::size_t i) { return std::span(out).subspan(i * kPart, kPart); };
+      for (const std::size_t i : {2, 0, 1}) ASSERT_OK(reader->Read(i * kPart, part(i)));
+      EXPECT_EQ(out == data, !damaged);
+      EXPECT_OK(reader->Check(0, part(0)));
+      EXPECT_OK(reader->Check(kPart, part(1)));
+      const Status checked = reader->Check(2 * kPart, part(2));
+      EXPECT_EQ(checked.ok(), !damaged);
+      if (damaged) EXPECT_THAT(Message(checked), ::testing::HasSubstr("the digest is xxh3:"));
+      EXPECT_EQ(bytes->read_bytes - before, data.size());
+    }
+  }
+}
+
 TEST(ZtSource, ReadsNoMoreOfTheFileThanAFrameForARange) {
   const Written written =
       Write({Pattern(4 << 20, 7)}, Options(Compression::kAlways, DigestKind::kCrc32c));

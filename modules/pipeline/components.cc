@@ -16,7 +16,11 @@ namespace {
 constexpr std::array<std::byte, 4096> kZeros{};
 
 RangeToRead PlaceOf(const ComponentRange& range) {
-  if (range.apart != nullptr) return {.bytes = range.bytes};
+  if (range.apart != nullptr) {
+    const auto at = range.apart->extent();
+    if (!at) return {.bytes = range.bytes};
+    return {at->bytes, at->offset + range.offset, range.bytes};
+  }
   if (range.stream != nullptr)
     return {range.stream->bytes, range.stream->offset + range.offset, range.bytes};
   return range.source->RangeAt(range.id, range.offset, range.bytes);

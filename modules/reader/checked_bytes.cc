@@ -159,6 +159,21 @@ Status CheckedBytes::CheckFiles() {
   return OkStatus();
 }
 
+Status CheckedBytes::CheckFiles(std::span<const std::uint64_t> offsets) {
+  std::set<std::size_t> found;
+  for (const std::uint64_t offset : offsets) found.insert(FileAfter(offset));
+  for (const std::size_t i : found) {
+    if (i < files_.size()) ZT_RETURN_IF_ERROR(files_[i]->Finish(*bytes_));
+  }
+  return OkStatus();
+}
+
+std::size_t CheckedBytes::FileAfter(std::uint64_t offset) const {
+  const auto at = std::partition_point(
+      files_.begin(), files_.end(), [offset](const auto& each) { return each->end() <= offset; });
+  return static_cast<std::size_t>(at - files_.begin());
+}
+
 Status CheckedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
   ZT_RETURN_IF_ERROR(bytes_->ReadAt(offset, out));
   const std::uint64_t end = offset + out.size();
@@ -169,12 +184,41 @@ Status CheckedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
     ZT_RETURN_IF_ERROR(
         blob.Passed(from - blob.offset(), out.subspan(from - offset, to - from), *bytes_));
   }
-  auto file = std::partition_point(files_.begin(), files_.end(),
-                                   [offset](const auto& each) { return each->end() <= offset; });
-  for (; file != files_.end() && (*file)->begin() < end; ++file) {
-    const std::uint64_t from = std::max(offset, (*file)->begin());
-    const std::uint64_t to = std::min(end, (*file)->end());
-    ZT_RETURN_IF_ERROR((*file)->Passed(from, out.subspan(from - offset, to - from), *bytes_));
+  return PassToFiles(offset, out);
+}
+
+Status CheckedBytes::Unguarded::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
+  ZT_RETURN_IF_ERROR(all_.bytes_->ReadAt(offset, out));
+  return all_.PassToFiles(offset, out);
+}
+
+std::shared_ptr<UnorderedReader> CheckedBytes::UnorderedReaderOf(CheckedBlob& blob) {
+  class PastGuard final : public UnorderedReader {
+   public:
+    PastGuard(CheckedBytes& bytes, CheckedBlob& blob) : bytes_(bytes), blob_(blob) {}
+    Status Read(std::uint64_t offset, std::span<std::byte> out) override {
+      return bytes_.unguarded_.ReadAt(blob_.offset() + offset, out);
+    }
+    Status Check(std::uint64_t offset, std::span<const std::byte> bytes) override {
+      return blob_.Passed(offset, bytes, *bytes_.bytes_);
+    }
+    std::optional<Extent> extent() const override {
+      return Extent{&bytes_.unguarded_, blob_.offset(), blob_.length()};
+    }
+
+   private:
+    CheckedBytes& bytes_;
+    CheckedBlob& blob_;
+  };
+  return std::make_shared<PastGuard>(*this, blob);
+}
+
+Status CheckedBytes::PassToFiles(std::uint64_t offset, std::span<const std::byte> bytes) {
+  const std::uint64_t end = offset + bytes.size();
+  for (std::size_t i = FileAfter(offset); i < files_.size() && files_[i]->begin() < end; ++i) {
+    const std::uint64_t from = std::max(offset, files_[i]->begin());
+    const std::uint64_t to = std::min(end, files_[i]->end());
+    ZT_RETURN_IF_ERROR(files_[i]->Passed(from, bytes.subspan(from - offset, to - from), *bytes_));
   }
   return OkStatus();
 }

@@ -108,6 +108,8 @@ class CheckedFile {
 class CheckedBytes final : public ByteSource {
  public:
   explicit CheckedBytes(std::shared_ptr<ByteSource> bytes) : bytes_(std::move(bytes)) {}
+  CheckedBytes(const CheckedBytes&) = delete;
+  CheckedBytes& operator=(const CheckedBytes&) = delete;
 
   const std::string& name() const override { return bytes_->name(); }
   std::optional<std::uint64_t> size() const override { return bytes_->size(); }
@@ -122,8 +124,11 @@ class CheckedBytes final : public ByteSource {
   // Adds the guard of a file, in the order of offsets. Called after opening and before any other
   // reading.
   void Guard(std::unique_ptr<CheckedFile> file) { files_.push_back(std::move(file)); }
-  // Finishes all guards of files.
+  // Finishes all guards of files, or those in which one of the offsets lies.
   Status CheckFiles();
+  Status CheckFiles(std::span<const std::uint64_t> offsets);
+  // Reads a blob past its guard, to which Check hands the bytes.
+  std::shared_ptr<UnorderedReader> UnorderedReaderOf(CheckedBlob& blob);
   // The guard of the blob at `offset`, or null.
   CheckedBlob* Find(std::uint64_t offset) const;
   // The error for a range of the blob at `offset`: that of the digest if it does not match, else
@@ -131,10 +136,25 @@ class CheckedBytes final : public ByteSource {
   Status Conclude(std::uint64_t offset, const Status& found) const;
 
  private:
-  // The index of the first blob that ends after `offset`.
+  // The same bytes, past the guards of blobs.
+  class Unguarded final : public ByteSource {
+   public:
+    explicit Unguarded(CheckedBytes& all) : all_(all) {}
+    const std::string& name() const override { return all_.name(); }
+    std::optional<std::uint64_t> size() const override { return all_.size(); }
+    bool sequential() const override { return all_.sequential(); }
+    Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override;
+
+   private:
+    CheckedBytes& all_;
+  };
+  Status PassToFiles(std::uint64_t offset, std::span<const std::byte> bytes);
+  // The index of the first blob, or file, that ends after `offset`.
   std::size_t FirstAfter(std::uint64_t offset) const;
+  std::size_t FileAfter(std::uint64_t offset) const;
 
   std::shared_ptr<ByteSource> bytes_;
+  Unguarded unguarded_{*this};
   std::vector<std::unique_ptr<CheckedBlob>> blobs_;  // by offset
   std::vector<std::unique_ptr<CheckedFile>> files_;  // by offset
 };

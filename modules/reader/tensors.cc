@@ -169,6 +169,11 @@ class ZtSource final : public TensorSource {
 
   std::shared_ptr<UnorderedReader> unordered_reader(ComponentId id) override {
     const ServedComponent& part = parts_[id.object][id.component];
+    if (const auto at = extent(id); at && !sparse_.contains(id.object)) {
+      CheckedBlob* const blob = bytes_->Find(at->offset);
+      const bool whole = blob != nullptr && blob->length() == at->length && blob->ordered();
+      return whole ? bytes_->UnorderedReaderOf(*blob) : nullptr;
+    }
     const CheckedBlob* const content = DecodedCheck(part.stored);
     if (part.kind != ServedComponent::Kind::kWhole || content == nullptr || !content->ordered() ||
         checked_.contains({id.object, id.component}) || AccessTo(part.stored).sequential) {

@@ -58,6 +58,8 @@ class UnorderedReader {
   // Updates the digest with the bytes from `offset`; ranges in ascending order, each once.
   // kDataLoss if the digest differs after the last range.
   virtual Status Check(std::uint64_t offset, std::span<const std::byte> bytes) = 0;
+  // Where the bytes lie, if Read returns them unchanged from a byte source.
+  virtual std::optional<Extent> extent() const { return std::nullopt; }
 };
 
 // An input: declarations first, then the bytes of each component by range. Everything
