@@ -27,7 +27,7 @@ endif()
 
 # What the thread sanitizer runs, beside the end-to-end tests with this label.
 add_custom_target(thread_tests)
-foreach(test IN ITEMS pipeline_test writer_test random_writer_test reader_test sink_test compress_test fault_test)
+foreach(test IN ITEMS pipeline_test numbered_test writer_test random_writer_test reader_test sink_test compress_test fault_test)
   if(TARGET ${test})
     set_property(TEST ${test} APPEND PROPERTY LABELS threads)
     add_dependencies(thread_tests ${test})

@@ -57,6 +57,10 @@ class Probe final : public TensorSource {
   }
   StatusOr<std::vector<Frame>> Frames(ComponentId) const override { return std::vector<Frame>(7); }
   Status Finish() override { return Unsupported("finish"); }
+  Status CheckRead(std::span<const ComponentId> components) override {
+    hints.assign(components.begin(), components.end());
+    return Unsupported("check");
+  }
 
   const std::shared_ptr<UnorderedReader> apart = std::make_shared<NoDigest>();
   std::vector<ComponentId> hints;
@@ -95,6 +99,9 @@ void ExpectForwarded(Wrap wrap) {
   EXPECT_EQ(source->encoded(id)->encoding, Encoding::kZstd);
   EXPECT_EQ(source->Frames(id)->size(), 7u);
   EXPECT_EQ(Message(source->Finish()), "finish");
+  probe.hints.clear();
+  EXPECT_EQ(Message(source->CheckRead({&id, 1})), "check");
+  EXPECT_THAT(probe.hints, ::testing::ElementsAre(id));
 }
 
 TEST(WrappedSource, MergedSourcesForwardEverything) {

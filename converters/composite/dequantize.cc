@@ -139,17 +139,24 @@ class DequantizedSource final : public RegroupedSource {
     return form;
   }
   void WillRead(std::span<const ComponentId> components) override {
-    std::vector<ComponentId> inner_ids;
-    for (const ComponentId id : components) {
-      if (passes(id)) inner_ids.push_back(Origin(id).second);
-      const Weight* const weight = made_[id.object].weight.get();
-      if (weight == nullptr) continue;
-      for (const std::uint32_t member : weight->members) inner_ids.push_back({member, 0});
-    }
-    inner().WillRead(inner_ids);
+    inner().WillRead(Needed(components));
+  }
+  Status CheckRead(std::span<const ComponentId> components) override {
+    return inner().CheckRead(Needed(components));
   }
 
  private:
+  // The components of which these are made.
+  std::vector<ComponentId> Needed(std::span<const ComponentId> components) const {
+    std::vector<ComponentId> needed;
+    for (const ComponentId id : components) {
+      if (passes(id)) needed.push_back(Origin(id).second);
+      const Weight* const weight = made_[id.object].weight.get();
+      if (weight == nullptr) continue;
+      for (const std::uint32_t member : weight->members) needed.push_back({member, 0});
+    }
+    return needed;
+  }
   struct Made {
     std::unique_ptr<const Weight> weight = nullptr;
     std::unique_ptr<Numbers> numbers = nullptr;  // of it, once it was read

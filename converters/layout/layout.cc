@@ -102,6 +102,7 @@ class LayoutWriter {
                    {WriteOrder(sink), [this](Batch& batch) { return Write(batch); }}},
                   {.threads = options.threads,
                    .memory_bytes = options.memory_bytes,
+                   .share = options.share,
                    .cancelled = options.cancelled,
                    .progress = options.progress}) {}
 
@@ -248,7 +249,12 @@ Status CheckOrder(const TensorSource& source, const FileLayout& layout) {
 }  // namespace
 
 Status WriteLayout(TensorSource& source, const FileLayout& layout, Sink& sink,
-                   const LayoutOptions& options) {
+                   const LayoutOptions& given) {
+  LayoutOptions options = given;
+  if (options.share != nullptr) {
+    options.threads = options.share->threads;
+    options.memory_bytes = options.share->memory_bytes;
+  }
   ZT_RETURN_IF_ERROR(CheckOrder(source, layout));
   ZT_RETURN_IF_ERROR(WithFile(sink.Reserve(layout.bytes), sink.name()));
   sink.Expect(layout.bytes);

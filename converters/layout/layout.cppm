@@ -4,6 +4,7 @@ export module zt.convert.layout;
 
 import zt.std;
 import zt.core;
+import zt.pipeline;
 import zt.sink;
 import zt.source;
 
@@ -49,6 +50,7 @@ struct FileLayout {
 struct LayoutOptions {
   unsigned threads = 0;            // 0 means UsableThreads()
   std::uint64_t memory_bytes = 0;  // limit on data in flight, see MemoryFor
+  const Share* share = nullptr;    // if set, decides both; see RunNumbered
   // Set by another thread to stop: kCancelled. May be null.
   const std::atomic<bool>* cancelled = nullptr;
   // Called with the component bytes written so far, in order, by one thread at a time.

@@ -244,15 +244,21 @@ class NpzSource final : public ArraySource {
 
   Status Finish() override {
     ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      if (readers_[i] == nullptr) continue;
-      ZT_RETURN_IF_ERROR(AtTensor(*this, {static_cast<std::uint32_t>(i), 0},
-                                  archive_->Verify(entries_[i], readers_[i]->data())));
-    }
+    for (std::uint32_t i = 0; i < entries_.size(); ++i) ZT_RETURN_IF_ERROR(Verify(i));
+    return OkStatus();
+  }
+  Status CheckRead(std::span<const ComponentId> components) override {
+    ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
+    for (const ComponentId id : components) ZT_RETURN_IF_ERROR(Verify(id.object));
     return OkStatus();
   }
 
  private:
+  Status Verify(std::uint32_t object) {
+    const ArrayReader* const reader = readers_[object].get();
+    if (reader == nullptr) return OkStatus();
+    return AtTensor(*this, {object, 0}, archive_->Verify(entries_[object], reader->data()));
+  }
   Status AddArray(const EntryArray& array, const InputOptions& options) {
     const auto stated = TypeInComment(archive_->entries()[array.index].comment);
     ZT_ASSIGN_OR_RETURN(const ArrayType type,

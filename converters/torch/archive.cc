@@ -36,17 +36,25 @@ class ArchiveSource final : public StorageSource {
   const std::string& file(ComponentId) const override { return archive_->name(); }
   Status Finish() override {
     ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
-    for (const std::size_t entry : entries_) {
-      ZT_RETURN_IF_ERROR(WithFile(
-          Annotate(archive_->Verify(entry, 0), "entry " + Quote(archive_->entries()[entry].name)),
-          archive_->name()));
-    }
+    for (const std::size_t entry : entries_) ZT_RETURN_IF_ERROR(Verify(entry));
+    return OkStatus();
+  }
+  Status CheckRead(std::span<const ComponentId> components) override {
+    ZT_RETURN_IF_ERROR(WithFile(archive_->CheckUnchanged(), archive_->name()));
+    for (const std::uint32_t storage : StoragesOf(components))
+      ZT_RETURN_IF_ERROR(Verify(entries_[1 + storage]));
     return OkStatus();
   }
 
  private:
+  Status Verify(std::size_t entry) {
+    return WithFile(
+        Annotate(archive_->Verify(entry, 0), "entry " + Quote(archive_->entries()[entry].name)),
+        archive_->name());
+  }
+
   std::shared_ptr<ZipArchive> archive_;
-  std::vector<std::size_t> entries_;  // entries of the storages
+  std::vector<std::size_t> entries_;  // the pickle's, then for each storage that which holds it
 };
 
 // Refuses other kinds of zip archives that torch writes.
@@ -147,6 +155,7 @@ StatusOr<std::unique_ptr<StorageSource>> OpenArchive(std::shared_ptr<ByteSource>
     if (storage.bytes != nullptr) {
       places.push_back(
           {storage.bytes, storage.offset, storage.count, 0, storage.big_endian, false});
+      used.push_back(pickle);
       continue;
     }
     const std::optional<std::size_t> index = entries.Get("data/" + storage.key);

@@ -225,6 +225,14 @@ StatusOr<Object> StorageSource::DeclareSparse(Tensor& tensor, ServedTensor& entr
   return object;
 }
 
+std::set<std::uint32_t> StorageSource::StoragesOf(std::span<const ComponentId> components) const {
+  std::set<std::uint32_t> storages;
+  for (const ComponentId id : components) {
+    for (const StoragePart& part : entries_[id.object].parts) storages.insert(part.storage);
+  }
+  return storages;
+}
+
 // Sorts the objects by their position in the input. Objects without data come last, in
 // their existing order.
 void StorageSource::Sort() {

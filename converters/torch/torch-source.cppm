@@ -53,6 +53,8 @@ class StorageSource : public TensorSource {
   void NameApart(TensorNames& taken);
 
  protected:
+  // The storages that hold these components.
+  std::set<std::uint32_t> StoragesOf(std::span<const ComponentId> components) const;
   std::vector<StorageLocation> places_;
 
  private:

@@ -57,11 +57,20 @@ inline constexpr unsigned kMaxThreads = 1024;
 // the next one in reach to stay busy.
 std::uint64_t MemoryFor(std::uint64_t asked, unsigned threads);
 
+// What one of several runs at a time may use of the threads and the memory of all; see RunNumbered,
+// which raises both when others have ended. Its pipelines look at it with each task.
+struct Share {
+  std::atomic<unsigned> threads = 1;
+  std::atomic<std::uint64_t> memory_bytes = 0;  // as MemoryFor returns it
+  std::atomic<bool> cancelled = false;          // what the run makes is not wanted any more
+};
+
 // Limits of a Pipeline.
 struct PipelineOptions {
   // With 1, or if no thread can be created, Submit runs all stages on the caller's thread.
   unsigned threads = 1;
   std::uint64_t window_bytes = 32 << 20;  // limit on weight in flight; one task is always admitted
+  const Share* share = nullptr;           // if set, may raise both later, or cancel
 };
 
 // The executor. Call Submit from one thread; stages run on the workers. The error of the earliest
@@ -112,7 +121,9 @@ class Pipeline {
   bool HasRoomLocked(std::uint64_t added) const __attribute__((requires_capability(mutex_)));
   void AdmitLocked(Node& node) __attribute__((requires_capability(mutex_)));
   void ReleaseLocked(std::uint64_t released) __attribute__((requires_capability(mutex_)));
-  std::size_t MostTasks() const;
+  std::size_t MostTasks() const __attribute__((requires_capability(mutex_)));
+  void AddWorkers(unsigned count);
+  void HeedShareLocked() __attribute__((requires_capability(mutex_)));
   void MakeReady(Node node);
   std::optional<std::uint64_t> Run(Node node);
   Node Next(const std::optional<std::uint64_t>& released);
@@ -135,9 +146,10 @@ class Pipeline {
       0;  // the gates have space for tasks before it
   std::uint64_t in_flight_ __attribute__((guarded_by(mutex_))) = 0;
   std::uint64_t weight_ __attribute__((guarded_by(mutex_))) = 0;
+  std::uint64_t window_ __attribute__((guarded_by(mutex_)));  // limit on it
   Status failure_ __attribute__((guarded_by(mutex_)));
   bool stopping_ __attribute__((guarded_by(mutex_))) = false;
-  std::vector<std::thread> workers_;
+  std::vector<std::thread> workers_;  // of the submitter's thread
 };
 
 }  // namespace zt

@@ -62,8 +62,8 @@ class Pipeline::Gate {
 
 namespace {
 
-// Limit on the tasks in flight per worker.
-constexpr std::uint64_t kTasksOfWorker = 64;
+// Limits on the tasks in flight: so many, or one for each of these bytes of the window.
+constexpr std::uint64_t kTasksOfWorker = 64, kSmallTask = 256 << 10;
 // Gates reserve space for so many tasks at once.
 constexpr std::uint64_t kReserved = 64;
 
@@ -85,14 +85,18 @@ Status RunStage(const StageOf<Task>& stage, Task& task) {
 }  // namespace
 
 Pipeline::Pipeline(std::vector<StageOf<Task>> stages, const PipelineOptions& options)
-    : stages_(std::move(stages)), options_(options) {
+    : stages_(std::move(stages)), options_(options), window_(options.window_bytes) {
   for (const auto& [order, run] : stages_) {
     gates_.push_back(order == StageOrder::kParallel ? nullptr : std::make_unique<Gate>(order));
   }
-  if (options.threads <= 1) return;
-  workers_.reserve(options.threads);
+  AddWorkers(options.threads);
+}
+
+// Until there are `count`, which 1 means none.
+void Pipeline::AddWorkers(unsigned count) {
+  if (count <= 1) return;
   try {
-    for (unsigned i = 0; i < options.threads; ++i) workers_.emplace_back([this] { RunWorker(); });
+    while (workers_.size() < count) workers_.emplace_back([this] { RunWorker(); });
   } catch (const std::system_error&) {
     // No more threads: the existing ones suffice, or the caller's thread.
   } catch (const std::bad_alloc&) {
@@ -121,10 +125,20 @@ void Pipeline::FailLocked(std::uint64_t sequence, const Status& status) {
 
 // Limit on small tasks, which would otherwise exceed the workers' caches before they fill the
 // window.
-std::size_t Pipeline::MostTasks() const { return kTasksOfWorker * std::max(options_.threads, 1U); }
+std::size_t Pipeline::MostTasks() const {
+  return std::max<std::uint64_t>(kTasksOfWorker, window_ / kSmallTask);
+}
 
 bool Pipeline::HasRoomLocked(std::uint64_t added) const {
-  return weight_ + added <= options_.window_bytes && in_flight_ < MostTasks();
+  return weight_ + added <= window_ && in_flight_ < MostTasks();
+}
+
+void Pipeline::HeedShareLocked() {
+  if (options_.share == nullptr) return;
+  window_ = std::max(window_, options_.share->memory_bytes / 2);
+  if (!options_.share->cancelled || failed_at_ != kNever) return;
+  failed_at_ = 0;
+  failure_ = MakeStatus(StatusCode::kCancelled, "");  // never reported: another error is
 }
 
 void Pipeline::MakeReady(Node node) {
@@ -162,8 +176,8 @@ void Pipeline::ReleaseLocked(std::uint64_t released) {
   weight_ -= released;
   --in_flight_;
   // Wakes the submitter for several tasks at once, not for each.
-  if (in_flight_ == 0 || (weight_ <= options_.window_bytes - options_.window_bytes / 8 &&
-                          in_flight_ <= MostTasks() - MostTasks() / 8)) {
+  if (in_flight_ == 0 ||
+      (weight_ <= window_ - window_ / 8 && in_flight_ <= MostTasks() - MostTasks() / 8)) {
     room_.NotifyAll();
   }
 }
@@ -200,9 +214,13 @@ void Pipeline::AdmitLocked(Node& node) {
 
 Status Pipeline::SubmitNode(Node node) {
   const std::uint64_t added = node.mapped().task->weight;
+  if (options_.share != nullptr) AddWorkers(options_.share->threads);
   {
     const MutexLock lock(mutex_);
-    while (failed_at_ == kNever && in_flight_ > 0 && !HasRoomLocked(added)) room_.Wait(mutex_);
+    for (HeedShareLocked(); failed_at_ == kNever && in_flight_ > 0 && !HasRoomLocked(added);
+         HeedShareLocked()) {
+      room_.Wait(mutex_);
+    }
     if (failed_at_ != kNever) return failure_;
     AdmitLocked(node);
     if (!workers_.empty()) ready_.insert(std::move(node));
@@ -230,6 +248,7 @@ Status Pipeline::Submit(std::unique_ptr<Task> task) {
 
 Status Pipeline::Drain() {
   const MutexLock lock(mutex_);
+  HeedShareLocked();
   while (in_flight_ > 0) room_.Wait(mutex_);
   return failed_at_ == kNever ? OkStatus() : failure_;
 }
@@ -249,7 +268,8 @@ void Pipeline::Cancel(const Status& status) {
 
 PipelineOptions pipeline::internal::OptionsOf(const RangeOptions& options) {
   return {.threads = options.threads == 0 ? UsableThreads() : options.threads,
-          .window_bytes = MemoryFor(options.memory_bytes, options.threads) / 2};
+          .window_bytes = MemoryFor(options.memory_bytes, options.threads) / 2,
+          .share = options.share};
 }
 
 }  // namespace zt

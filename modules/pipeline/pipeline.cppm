@@ -1,11 +1,12 @@
 // zt.pipeline — moves tensors: buffers (:buffer), the executor (:executor), what reads components and
-// writes pieces (:components), and batches of ranges.
+// writes pieces (:components), several runs at a time (:numbered), and batches of ranges.
 export module zt.pipeline;
 
 import zt.std;
 export import :buffer;
 export import :components;
 export import :executor;
+export import :numbered;
 import zt.core;
 
 export namespace zt {
@@ -32,6 +33,7 @@ struct RangeCost {
 struct RangeOptions {
   unsigned threads = 0;            // 0 means UsableThreads()
   std::uint64_t memory_bytes = 0;  // see MemoryFor
+  const Share* share = nullptr;    // see PipelineOptions
   // If not null, another thread may set it to stop the pipeline with kCancelled.
   const std::atomic<bool>* cancelled = nullptr;
   // Called in order, by one thread at a time, with the total size of the ranges that

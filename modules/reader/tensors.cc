@@ -195,6 +195,14 @@ class ZtSource final : public TensorSource {
     return WithFile(bytes_->CheckFiles(), bytes_->name());
   }
 
+  Status CheckRead(std::span<const ComponentId> components) override {
+    ZT_RETURN_IF_ERROR(WithFile(bytes_->CheckUnchanged(), bytes_->name()));
+    std::vector<std::uint64_t> offsets;
+    for (const ComponentId id : components)
+      offsets.push_back(reader_->component(parts_[id.object][id.component].stored).offset);
+    return WithFile(bytes_->CheckFiles(offsets), bytes_->name());
+  }
+
   void WillRead(std::span<const ComponentId> components) override {
     std::vector<ByteRange> ranges;
     for (const ComponentId id : components) {

@@ -160,6 +160,9 @@ class TensorSource {
   // entry's CRC, a file that has grown). Errors name the file, and the tensor if they concern one:
   // the caller cannot know.
   virtual Status Finish() { return OkStatus(); }
+  // The same as far as it concerns these components, which have been read, for one of several
+  // outputs. Thread-safe, also while others are read. By default Finish, which must be so then.
+  virtual Status CheckRead(std::span<const ComponentId>) { return Finish(); }
 
  protected:
   // The checks at the start of a Read: CheckReadable, and kInvalidArgument if out of range.
@@ -187,6 +190,7 @@ class WrappedSource : public TensorSource {
   std::string_view version() const override;
   bool seekable() const override;
   Status Finish() override;
+  Status CheckRead(std::span<const ComponentId> components) override;
   void WillRead(std::span<const ComponentId> components) override;
   const std::string& file(ComponentId id) const override;
   Status CheckReadable(std::uint32_t object) const override;
@@ -213,6 +217,7 @@ class WrappedSource : public TensorSource {
   virtual bool passes(ComponentId) const { return true; }
 
  private:
+  std::vector<std::vector<ComponentId>> Origins(std::span<const ComponentId> components) const;
   const std::vector<TensorSource*> wrapped_;
 };
 

@@ -216,13 +216,31 @@ Status WrappedSource::Finish() {
   return OkStatus();
 }
 
-void WrappedSource::WillRead(std::span<const ComponentId> components) {
+// The components in each of the wrapped sources, which they are.
+std::vector<std::vector<ComponentId>> WrappedSource::Origins(
+    std::span<const ComponentId> components) const {
   std::unordered_map<const TensorSource*, std::vector<ComponentId>> ids;
   for (const ComponentId id : components) {
     const auto [source, inner] = Origin(id);
     ids[&source].push_back(inner);
   }
-  for (TensorSource* const source : wrapped_) source->WillRead(ids[source]);
+  std::vector<std::vector<ComponentId>> origins;
+  for (const TensorSource* const source : wrapped_)
+    origins.push_back(std::exchange(ids[source], {}));
+  return origins;
+}
+
+void WrappedSource::WillRead(std::span<const ComponentId> components) {
+  const auto origins = Origins(components);
+  for (std::size_t i = 0; i < wrapped_.size(); ++i) wrapped_[i]->WillRead(origins[i]);
+}
+
+Status WrappedSource::CheckRead(std::span<const ComponentId> components) {
+  const auto origins = Origins(components);
+  for (std::size_t i = 0; i < wrapped_.size(); ++i) {
+    if (!origins[i].empty()) ZT_RETURN_IF_ERROR(wrapped_[i]->CheckRead(origins[i]));
+  }
+  return OkStatus();
 }
 
 const std::string& WrappedSource::file(ComponentId id) const {

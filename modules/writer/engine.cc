@@ -38,12 +38,17 @@ std::span<const std::byte> Bytes(std::string_view text) {
 }
 
 WriterOptions WithLimits(WriterOptions options) {
+  if (options.share != nullptr) {
+    options.threads = options.share->threads;
+    options.memory_bytes = options.share->memory_bytes;
+  }
   options.memory_bytes = MemoryFor(options.memory_bytes, options.threads);
   return options;
 }
 
 RangeOptions OptionsOf(const WriterOptions& options, const Record& record) {
-  RangeOptions out = {.threads = options.threads, .memory_bytes = options.memory_bytes};
+  RangeOptions out = {
+      .threads = options.threads, .memory_bytes = options.memory_bytes, .share = options.share};
   if (options.progress) {
     out.progress = [&options, &record](std::uint64_t) {
       options.progress({.bytes = record.bytes_done,
@@ -88,6 +93,19 @@ Status CheckObject(const TensorSource& source, const PlannedObject& planned) {
 Status NamedBy(const TensorSource& source, const PlannedObject& planned, const Status& status) {
   const ComponentId id = planned.components.empty() ? ComponentId{} : planned.components[0].source;
   return WithFile(WithTensor(status, planned.object->name), source.file(id));
+}
+
+// The components that are read for these plans.
+std::vector<ComponentId> ReadFor(const std::vector<const Plan*>& plans) {
+  std::vector<ComponentId> read;
+  for (const Plan* const plan : plans) {
+    for (const PlannedObject& object : plan->objects) {
+      for (const PlannedComponent& component : object.components) {
+        if (!component.shared_with) read.push_back(component.source);
+      }
+    }
+  }
+  return read;
 }
 
 // True for the name of a custom format, which ends in a slash and a version: "example.growing/1".
@@ -291,8 +309,10 @@ void Engine::Announce(TensorSource& source, const Plan& plan) {
   source.WillRead(components);
 }
 
-void Engine::RegisterForFinish(TensorSource& source) {
-  if (known_sources_.insert(&source).second) sources_.push_back(&source);
+void Engine::RegisterForFinish(TensorSource& source, const Plan& plan) {
+  auto known = std::ranges::find(sources_, &source, &decltype(sources_)::value_type::first);
+  if (known == sources_.end()) known = sources_.insert(known, {&source, {}});
+  if (options.share != nullptr) known->second.push_back(&plan);
 }
 
 // The stream is copied as a whole if its table of frames adds up to the declared size, a digest of
@@ -505,9 +525,10 @@ Status Engine::Flush() {
   findings_ = record_.findings;
   plans_.clear();
   states_ = nullptr;
-  known_sources_.clear();
-  for (TensorSource* source : std::exchange(sources_, {})) {
-    ZT_RETURN_IF_ERROR(CatchAsStatus([&] { return source->Finish(); }));
+  for (const auto& [source, plans] : std::exchange(sources_, {})) {
+    ZT_RETURN_IF_ERROR(CatchAsStatus([&] {
+      return options.share == nullptr ? source->Finish() : source->CheckRead(ReadFor(plans));
+    }));
   }
   return OkStatus();
 }

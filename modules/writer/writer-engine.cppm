@@ -101,8 +101,8 @@ class Engine {
   Status Reserve(const PlanSums& sums);
   // Tells a remote source which components will be read.
   static void Announce(TensorSource& source, const Plan& plan);
-  // Registers the source, so that Flush calls its Finish.
-  void RegisterForFinish(TensorSource& source);
+  // Registers the source, so that Flush calls its Finish, or CheckRead if others read it, too.
+  void RegisterForFinish(TensorSource& source, const Plan& plan);
   Status AddName(std::string_view name, std::uint32_t object);
   // Notes the path of an object that is a file; passes over others.
   Status AddPath(const Object& object, std::uint32_t index);
@@ -164,8 +164,8 @@ class Engine {
   std::vector<Alias> aliases_;
   std::uint32_t shards_ = 0;
   std::vector<std::shared_ptr<PlanState>> plans_;  // in flight, of sources that outlive Flush
-  std::vector<TensorSource*> sources_;             // whose Finish is to be called
-  std::unordered_set<TensorSource*> known_sources_;
+  // Whose Finish or CheckRead is to be called, and the plans of what was read.
+  std::vector<std::pair<TensorSource*, std::vector<const Plan*>>> sources_;
   std::shared_ptr<StateBlock> states_;
   std::size_t states_used_ = 0;
   std::uint64_t promised_ = 0;  // the least size of the output, from the plans so far

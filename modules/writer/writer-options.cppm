@@ -7,6 +7,7 @@ import :plan;
 import zt.compress;
 import zt.core;
 import zt.format;
+import zt.pipeline;
 import zt.transform;
 
 export namespace zt {
@@ -44,6 +45,9 @@ struct WriterOptions {
   // The manifest comes on top, and at most as much again to validate the indices of one sparse
   // tensor: in 2.0 to find a cell that is named twice, and for coordinates of unknown size.
   std::uint64_t memory_bytes = 0;
+  // If set, decides both of these and outlives the writer; see RunNumbered. Others read the same
+  // sources then, so Flush does not call TensorSource::Finish, but CheckRead.
+  const Share* share = nullptr;
   // Called for each chunk, in this order, after its transform and before compression. A stage may
   // replace the bytes (with a buffer of chunk.pool), and change their number only if the component
   // declares no size; it may hold one more such buffer of the chunk's size. Its errors and exceptions get the tensor's name and the source's file.

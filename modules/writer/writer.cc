@@ -131,7 +131,7 @@ struct Writer::State {
     ZT_ASSIGN_OR_RETURN(const writer::internal::PlanSums sums, engine.CheckPlan(source, plan));
     MergeAttributes(plan.attributes, attributes);
     ZT_RETURN_IF_ERROR(engine.Reserve(sums));
-    engine.RegisterForFinish(source);
+    engine.RegisterForFinish(source, plan);
     engine.Announce(source, plan);
     ZT_RETURN_IF_ERROR(engine.AddPlanned(source, plan, sums, nullptr));
     // Only at the end is it known whether a pipe held as many bytes as declared.
