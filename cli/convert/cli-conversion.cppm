@@ -17,8 +17,9 @@ std::uint64_t Bytes(const Object& object);
 StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
                                             const Plan& plan, WriterOptions options,
                                             DeltaMaker* delta = nullptr, bool whole = true);
-// Warns of values that were changed by the conversion, and appends the warnings to `warnings`, an
-// array.
+// The warnings of values that were changed by the conversion.
+std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings, const Plan& plan);
+// Prints these, and appends them to `warnings`, an array.
 void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
             Json& warnings);
 Json ToJson(const std::vector<NumericFinding>& findings);

@@ -58,6 +58,8 @@ void AddSum(const std::vector<NumericFinding>& findings, std::uint64_t NumericCo
       ": " + std::to_string(lost) + " of " + Counted(values, "value") + std::string(what));
 }
 
+}  // namespace
+
 std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings, const Plan& plan) {
   std::vector<std::string> lines;
   std::unordered_map<std::string_view, const Object*, zt::internal::NameHash> objects;
@@ -85,8 +87,6 @@ std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings,
   AddSum(findings, &NumericCounts::underflow, " became 0, too small for a float of 8 bits", lines);
   return lines;
 }
-
-}  // namespace
 
 void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
             Json& warnings) {

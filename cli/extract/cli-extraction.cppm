@@ -10,6 +10,12 @@ import zt.convert.layout;
 
 namespace zt::cli::internal {
 
+// A file of a folder.
+struct NamedLayout {
+  std::string path;  // in it
+  FileLayout layout;
+};
+
 // Writes the outputs of a run, shows progress and prints the result.
 class ExtractRun {
  public:
@@ -27,21 +33,22 @@ class ExtractRun {
   Status WriteFile(const std::function<Status(Sink&)>& write);
   Status WriteFolder(const FolderSinkOptions& options,
                      const std::function<Status(FolderSink&)>& write);
-  // Writes one file of `files` in the folder.
-  Status WriteLayout(const FileLayout& layout, FolderSink& folder, const std::string& file,
-                     std::size_t files);
-  // Writes the layout; `files` are shown with the progress.
-  Status WriteLayout(const FileLayout& layout, Sink& sink, std::size_t files = 0);
+  // Writes files of the folder, several at a time. `shown`: their number is, with the progress.
+  Status WriteLayouts(std::span<const NamedLayout> files, FolderSink& folder, bool shown);
+  // Writes the layout.
+  Status WriteLayout(const FileLayout& layout, Sink& sink);
 
   // Prints the result. `changed` is the source if rules changed it, else null.
   Status Print(Json output, std::size_t tensors, std::uint64_t files, const ChangedSource* changed);
 
  private:
+  Status WriteLayout(const FileLayout& layout, Sink& sink, const Share* share, std::size_t files);
+
   const Args& args_;
   TensorSource& source_;
   std::vector<std::string> warnings_;
   ProgressBar bar_;
-  std::uint64_t bytes_ = 0, read_ = 0, done_ = 0, written_ = 0;
+  std::uint64_t bytes_ = 0, read_ = 0;
 };
 
 // Writes the selected objects and the model's files as a folder. If the attribute ztstream.folder

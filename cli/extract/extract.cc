@@ -174,14 +174,8 @@ StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> t
 
 // ---- what is written ----------------------------------------------------------------------------
 
-struct Output {
-  // Its name in a folder.
-  std::string file;
-  FileLayout layout;
-};
-
-StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
-                                           const std::vector<std::uint32_t>& selected) {
+StatusOr<std::vector<NamedLayout>> LayOutFolder(const TensorSource& source,
+                                                const std::vector<std::uint32_t>& selected) {
   std::vector<std::string_view> tensors;
   tensors.reserve(selected.size());
   for (const std::uint32_t index : selected) {
@@ -191,7 +185,7 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
     }
   }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, FileNames(tensors));
-  std::vector<Output> outputs;
+  std::vector<NamedLayout> outputs;
   for (std::size_t i = 0; i < selected.size(); ++i) {
     const bool sparse = IsSparse(source.objects()[selected[i]].format);
     auto layout = sparse ? PlanNpz(source, std::vector{selected[i]}) : PlanNpy(source, selected[i]);
@@ -204,21 +198,22 @@ StatusOr<std::vector<Output>> LayOutFolder(const TensorSource& source,
   return outputs;
 }
 
-StatusOr<std::vector<Output>> LayOut(const TensorSource& source,
-                                     const std::vector<std::uint32_t>& selected, Target target) {
+StatusOr<std::vector<NamedLayout>> LayOut(const TensorSource& source,
+                                          const std::vector<std::uint32_t>& selected,
+                                          Target target) {
   for (const std::uint32_t index : selected) {
     ZT_RETURN_IF_ERROR(WithTensor(source.CheckReadable(index), source.objects()[index].name));
   }
   if (target.folder) return LayOutFolder(source, selected);
   auto layout = target.format->plan(source, selected);
   if (!layout.ok()) return layout.status();
-  std::vector<Output> outputs;
+  std::vector<NamedLayout> outputs;
   outputs.push_back({"", *std::move(layout)});
   return outputs;
 }
 
 // Announces to a remote source all ranges that will be read.
-void Announce(const Args& args, TensorSource& source, const std::vector<Output>& outputs) {
+void Announce(const Args& args, TensorSource& source, const std::vector<NamedLayout>& outputs) {
   if (!IsUrl(args.file())) return;
   std::vector<ComponentId> components;
   for (const auto& [file, layout] : outputs) {
@@ -230,22 +225,19 @@ void Announce(const Args& args, TensorSource& source, const std::vector<Output>&
 }
 
 // Writes each output to a file of its own; `read` is null if nothing is replaced.
-Status WriteFolder(const Args& args, const std::vector<Output>& outputs, const FilesRead* read,
+Status WriteFolder(const Args& args, const std::vector<NamedLayout>& outputs, const FilesRead* read,
                    ExtractRun& run) {
   std::vector<std::string> files;
   files.reserve(outputs.size());
-  for (const Output& output : outputs) files.push_back(output.file);
+  for (const NamedLayout& output : outputs) files.push_back(output.path);
   ZT_RETURN_IF_ERROR(FolderSink::CheckFiles(args.output, files, args.force));
   for (std::size_t i = 0; read != nullptr && i < files.size(); ++i) {
     ZT_RETURN_IF_ERROR(
         read->CheckOmits((std::filesystem::path(args.output) / files[i]).string(), false));
   }
   return run.WriteFolder(
-      {.overwrite = args.force, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
-        for (const auto& [file, layout] : outputs)
-          ZT_RETURN_IF_ERROR(run.WriteLayout(layout, folder, file, outputs.size()));
-        return OkStatus();
-      });
+      {.overwrite = args.force, .sync = !args.no_sync},
+      [&](FolderSink& folder) -> Status { return run.WriteLayouts(outputs, folder, true); });
 }
 
 // Writes the selected tensors; `changed` is the source if rules change it, else null.
@@ -254,7 +246,7 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
                     const ChangedSource* changed) {
   auto laid_out = LayOut(source, selected, target);
   if (laid_out.status().code() == StatusCode::kInvalidArgument) return laid_out.status();
-  ZT_ASSIGN_OR_RETURN(const std::vector<Output> outputs,
+  ZT_ASSIGN_OR_RETURN(const std::vector<NamedLayout> outputs,
                       WithFile(std::move(laid_out), args.file()));
   std::vector<std::string> warnings = WordedWarnings(args, source);
   for (const auto& [file, layout] : outputs)
@@ -272,7 +264,7 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
                  {"bytes", run.bytes()}};
   for (std::size_t i = 0; target.folder && i < selected.size(); ++i) {
     output["files"].push_back(
-        {{"tensor", source.objects()[selected[i]].name}, {"file", outputs[i].file}});
+        {{"tensor", source.objects()[selected[i]].name}, {"file", outputs[i].path}});
   }
   return run.Print(std::move(output), selected.size(), 0, changed);
 }

@@ -46,27 +46,46 @@ Status ExtractRun::WriteFolder(const FolderSinkOptions& options,
   return OkStatus();
 }
 
-Status ExtractRun::WriteLayout(const FileLayout& layout, FolderSink& folder,
-                               const std::string& file, std::size_t files) {
-  if (Interrupted()) return Cancelled("interrupted");
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                      OpenSink(folder.Staged(file), folder.StagedOptions(file)));
-  ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink, files));
-  return WithFile(sink->Finish(layout.bytes), sink->name());
+Status ExtractRun::WriteLayouts(std::span<const NamedLayout> files, FolderSink& folder,
+                                bool shown) {
+  std::vector<ComponentId> read;
+  for (const auto& [path, layout] : files) {
+    for (const LayoutPiece& piece : layout.pieces) read.push_back(piece.source);
+  }
+  return RunNumbered(
+      files.size(), FilesAtOnce(args_, source_, read, 0),
+      [&](std::uint64_t number, const Share& share) -> Status {
+        if (Interrupted()) return Cancelled("interrupted");
+        const auto& [path, layout] = files[number];
+        ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
+                            OpenSink(folder.Staged(path), folder.StagedOptions(path)));
+        ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink, &share, shown ? files.size() : 0));
+        return WithFile(sink->Finish(layout.bytes), sink->name());
+      });
 }
 
-Status ExtractRun::WriteLayout(const FileLayout& layout, Sink& sink, std::size_t files) {
+Status ExtractRun::WriteLayout(const FileLayout& layout, Sink& sink) {
+  return WriteLayout(layout, sink, nullptr, 0);
+}
+
+Status ExtractRun::WriteLayout(const FileLayout& layout, Sink& sink, const Share* share,
+                               std::size_t files) {
   constexpr std::uint64_t kOneThread = 8 << 20;  // smaller files are written by one thread
   LayoutOptions options;
-  options.threads = layout.bytes < kOneThread ? 1 : args_.threads;
-  options.memory_bytes = args_.memory;
+  if (layout.bytes < kOneThread) {
+    options.threads = 1;
+    options.memory_bytes = share == nullptr ? args_.memory : share->memory_bytes.load();
+  } else {
+    options.threads = args_.threads;
+    options.memory_bytes = args_.memory;
+    options.share = share;
+  }
   options.cancelled = &Interrupted();
-  options.progress = [&](std::uint64_t bytes) {
-    bar_.Update(done_ + bytes, read_, files == 0 ? 0 : written_, files);
+  options.progress = [&, last = std::uint64_t{0}](std::uint64_t bytes) mutable {
+    bar_.Add(bytes - std::exchange(last, bytes), read_, 0, files);
   };
   ZT_RETURN_IF_ERROR(zt::WriteLayout(source_, layout, sink, options));
-  for (const LayoutPiece& piece : layout.pieces) done_ += piece.bytes;
-  ++written_;
+  bar_.Add(0, read_, files == 0 ? 0 : 1, files);
   return OkStatus();
 }
 

@@ -37,14 +37,9 @@ using Selection = std::vector<std::uint32_t>;
 // The folder that a name may begin with, with its '/'.
 std::string_view PrefixOf(std::string_view name) { return name.substr(0, name.find('/') + 1); }
 
-struct Weights {
-  std::string path;
-  FileLayout layout;
-};
-
 // The planned contents of a folder.
 struct FolderPlan {
-  std::vector<Weights> weights;
+  std::vector<NamedLayout> weights;
   std::vector<FileEntry> files;
   std::vector<std::pair<std::string, std::string>> indices;  // new ones: path and text
   std::vector<std::string> warnings;
@@ -53,12 +48,13 @@ struct FolderPlan {
 
 // The files of which the model's attribute keeps the headers; what they do not hold stays in
 // `selected`. If that has to be in them, there are none, and `why` says what is in the way.
-StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, Selection& selected,
-                                         const std::vector<WeightFile>& files, std::string& why) {
+StatusOr<std::vector<NamedLayout>> PlanAgain(const TensorSource& source, Selection& selected,
+                                             const std::vector<WeightFile>& files,
+                                             std::string& why) {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
   for (const std::uint32_t index : selected) by_name.emplace(source.objects()[index].name, index);
   std::unordered_set<std::uint32_t> found;
-  std::vector<Weights> weights;
+  std::vector<NamedLayout> weights;
   std::set<std::string_view, std::less<>> anew;  // prefixes of what came in another format
   for (const WeightFile& file : files) {
     if (!file.from.empty()) {
@@ -67,7 +63,7 @@ StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, Selection& 
     }
     if (file.header.empty()) {
       why = "a conversion changed tensors";
-      return std::vector<Weights>();
+      return std::vector<NamedLayout>();
     }
     const auto find = [&](std::string_view name) -> std::optional<std::uint32_t> {
       const auto at = by_name.find(file.prefix + std::string(name));
@@ -78,7 +74,7 @@ StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, Selection& 
     auto layout = PlanSafetensorsAgain(source, file.header, find);
     if (layout.status().code() == StatusCode::kFailedPrecondition) {
       why = Message(layout.status());
-      return std::vector<Weights>();
+      return std::vector<NamedLayout>();
     }
     if (!layout.ok()) return Annotate(layout.status(), Quote(file.path));
     weights.push_back({file.path, *std::move(layout)});
@@ -92,7 +88,7 @@ StatusOr<std::vector<Weights>> PlanAgain(const TensorSource& source, Selection& 
   }
   if (strange > 0) {
     why = Counted(strange, "tensor") + " came from elsewhere";
-    return std::vector<Weights>();
+    return std::vector<NamedLayout>();
   }
   selected = std::move(rest);
   return weights;
@@ -181,7 +177,7 @@ std::string NewName(const Group& group, std::size_t number, std::size_t count) {
 
 // The index of the files in one folder, as transformers write it.
 std::string IndexText(const TensorSource& source, const std::vector<Selection>& parts,
-                      std::span<const Weights> files) {
+                      std::span<const NamedLayout> files) {
   std::uint64_t total = 0;
   Json map = Json::object();
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -253,7 +249,7 @@ Status ReadFile(TensorSource& source, const FileEntry& file,
 Status LeaveOutStaleIndices(TensorSource& source, FolderPlan& plan) {
   std::set<std::string> written, fresh;
   for (const FileEntry& file : plan.files) written.insert(file.path);
-  for (const Weights& each : plan.weights) written.insert(each.path);
+  for (const NamedLayout& each : plan.weights) written.insert(each.path);
   for (const auto& [path, text] : plan.indices) fresh.insert(path);
   std::vector<FileEntry> files;
   for (const FileEntry& file : plan.files) {
@@ -308,7 +304,7 @@ StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source, Sele
   // No two files of the folder may meet.
   FilePaths paths;
   for (const FileEntry& file : plan.files) ZT_RETURN_IF_ERROR(paths.Add(file.path));
-  for (const Weights& each : plan.weights) ZT_RETURN_IF_ERROR(paths.Add(each.path));
+  for (const NamedLayout& each : plan.weights) ZT_RETURN_IF_ERROR(paths.Add(each.path));
   for (const auto& [path, text] : plan.indices) ZT_RETURN_IF_ERROR(paths.Add(path));
   return plan;
 }
@@ -367,19 +363,19 @@ Status WriteFile(TensorSource& source, const FileEntry& file, FolderSink& folder
 
 Status WriteFolder(const Args& args, TensorSource& source, const FolderPlan& plan,
                    ExtractRun& run) {
-  for (const Weights& each : plan.weights) run.Expect(each.layout);
+  for (const NamedLayout& each : plan.weights) run.Expect(each.layout);
   for (const FileEntry& file : plan.files) run.Expect(file.bytes);
   for (const auto& [path, text] : plan.indices) run.Expect(text.size());
   return run.WriteFolder({.whole = true, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
     for (const FileEntry& file : plan.files)
       ZT_RETURN_IF_ERROR(WriteFile(source, file, folder, args.output));
-    for (const auto& [path, layout] : plan.weights) {
+    // Their folders. Sinks open these by their names, which nobody else can change.
+    for (const NamedLayout& each : plan.weights) {
       ZT_ASSIGN_OR_RETURN(const int opened,
-                          WithFile(OpenParent(folder.descriptor(), path), args.output));
-      const Descriptor parent(
-          opened);  // the sink opens it by its name, which nobody else can change
-      ZT_RETURN_IF_ERROR(run.WriteLayout(layout, folder, path, 0));
+                          WithFile(OpenParent(folder.descriptor(), each.path), args.output));
+      const Descriptor parent(opened);
     }
+    ZT_RETURN_IF_ERROR(run.WriteLayouts(plan.weights, folder, false));
     for (const auto& [path, text] : plan.indices) {
       ZT_RETURN_IF_ERROR(WriteText(folder.Staged(path), text, {.sync = false, .new_folder = true}));
     }
@@ -389,7 +385,7 @@ Status WriteFolder(const Args& args, TensorSource& source, const FolderPlan& pla
 
 Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
   Json files = Json::array();
-  for (const Weights& each : plan.weights) files.push_back(each.path);
+  for (const NamedLayout& each : plan.weights) files.push_back(each.path);
   for (const FileEntry& file : plan.files) files.push_back(file.path);
   for (const auto& [path, text] : plan.indices) files.push_back(path);
   return {{"path", args.output},

@@ -83,6 +83,9 @@ class ProgressBar {
   // Cheap: draws at most ten times a second. Not thread-safe.
   void Update(std::uint64_t bytes, std::uint64_t bytes_total, std::uint64_t tensors,
               std::uint64_t tensors_total);
+  // The same for what was done since the last call, by one of several threads.
+  void Add(std::uint64_t bytes, std::uint64_t bytes_total, std::uint64_t tensors,
+           std::uint64_t tensors_total);
   // Clears the bar.
   void End();
   double seconds() const;
@@ -92,6 +95,8 @@ class ProgressBar {
   std::string verb_;
   bool shown_ = false, bar_ = false, drawn_ = false;
   Clock::time_point start_, last_;
+  std::mutex mutex_;                             // of Add
+  std::uint64_t added_ = 0, added_tensors_ = 0;  // by it
 };
 
 // The width of the terminal at `descriptor`; if it is not a terminal, the value of COLUMNS, else

@@ -17,6 +17,9 @@ class CancelsWriter {
   ~CancelsWriter();
   CancelsWriter(const CancelsWriter&) = delete;
   CancelsWriter& operator=(const CancelsWriter&) = delete;
+
+ private:
+  Writer& writer_;
 };
 
 // Marks the command's output as published: from now on a signal does not end the run, which reports

@@ -33,6 +33,28 @@ Status WriteText(const std::string& path, std::string_view text, const FileSinkO
   return WithFile(sink->Finish(text.size()), path);
 }
 
+NumberedOptions FilesAtOnce(const Args& args, TensorSource& source,
+                            std::span<const ComponentId> read, std::uint64_t frame_bytes) {
+  NumberedOptions options;
+  options.threads = args.threads;
+  options.memory_bytes = MemoryFor(args.memory, args.threads);
+  for (const ComponentId id : read) {
+    const bool ordered = source.sequential(id) && source.unordered_reader(id) == nullptr;
+    if (ordered || IsUrl(source.file(id))) options.most = 1;
+    frame_bytes = std::max(frame_bytes, source.preferred_read(id));
+  }
+  // A frame is in memory up to three times, and the next one is read meanwhile.
+  options.least_memory = std::max(options.least_memory, 4 * frame_bytes);
+  if (!IsUrl(args.output)) return options;
+  // The parts of an upload take memory beside that of the run. One upload always does.
+  constexpr std::uint64_t kPart = 16 << 20, kParts = 5;
+  const std::uint64_t upload = kParts * (args.part_bytes != 0 ? args.part_bytes : kPart);
+  const std::uint64_t uploads = options.memory_bytes / (options.least_memory + upload);
+  options.most = static_cast<unsigned>(std::clamp<std::uint64_t>(uploads, 1, options.most));
+  options.memory_bytes -= (options.most - 1) * upload;
+  return options;
+}
+
 Status CheckFolderOf(const std::string& output) {
   if (output == "-" || IsUrl(output)) return OkStatus();
   std::error_code error;

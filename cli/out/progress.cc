@@ -91,6 +91,14 @@ void ProgressBar::Update(std::uint64_t bytes, std::uint64_t bytes_total, std::ui
   drawn_ = true;
 }
 
+void ProgressBar::Add(std::uint64_t bytes, std::uint64_t bytes_total, std::uint64_t tensors,
+                      std::uint64_t tensors_total) {
+  const std::lock_guard lock(mutex_);
+  added_ = std::min(added_ + bytes, bytes_total);
+  added_tensors_ += tensors;
+  Update(added_, bytes_total, added_tensors_, tensors_total);
+}
+
 void ProgressBar::End() {
   if (!drawn_) return;
   const std::lock_guard lock(Lines());

@@ -21,7 +21,7 @@ std::atomic<bool> g_interrupted = false, g_complete = false;
 std::atomic<int> g_signal = 0;
 sigset_t g_awaited;  // the signals that Catch waits for, set before it runs
 std::mutex g_mutex;
-Writer* g_writer = nullptr;
+std::set<Writer*> g_writers;
 
 // The options of the command, which outlive the end of main. Guarded by g_mutex.
 Common& CommonOptions() {
@@ -29,8 +29,9 @@ Common& CommonOptions() {
   return *options;
 }
 
-void Cancel(Writer* writer) {
-  if (writer != nullptr && g_interrupted) writer->Cancel(Cancelled("interrupted"));
+void CancelWriters() {
+  if (!g_interrupted) return;
+  for (Writer* const writer : g_writers) writer->Cancel(Cancelled("interrupted"));
 }
 
 // Locks Lines(), unless somebody is stuck while writing one.
@@ -51,7 +52,7 @@ void Catch(const sigset_t& set) {
   g_interrupted = true;
   {
     const std::lock_guard lock(g_mutex);
-    Cancel(g_writer);
+    CancelWriters();
   }
   for (bool waited = false;;) {
     const std::uint64_t begun = Publication::Begun();
@@ -123,15 +124,15 @@ namespace internal {
 
 const std::atomic<bool>& Interrupted() { return g_interrupted; }
 
-CancelsWriter::CancelsWriter(Writer& writer) {
+CancelsWriter::CancelsWriter(Writer& writer) : writer_(writer) {
   const std::lock_guard lock(g_mutex);
-  g_writer = &writer;
-  Cancel(g_writer);
+  g_writers.insert(&writer);
+  CancelWriters();
 }
 
 CancelsWriter::~CancelsWriter() {
   const std::lock_guard lock(g_mutex);
-  g_writer = nullptr;
+  g_writers.erase(&writer_);
 }
 
 bool Ended() {

@@ -1,4 +1,4 @@
-// zt.cli:shards — converts shards one after another, and keeps complete ones.
+// zt.cli:shards — converts shards, several at a time, and keeps complete ones.
 module;
 
 #include <sys/stat.h>
@@ -18,18 +18,57 @@ import :signals;
 namespace zt::cli::internal {
 namespace {
 
+// What files that are being written will still take of the disk.
+class Promises {
+ public:
+  // Checks that `bytes` of one more file fit beside what the others promised, by their sink's Reserve.
+  Status Reserve(Sink& file, std::uint64_t bytes, std::uint64_t& promised) {
+    const std::lock_guard lock(mutex_);
+    ZT_RETURN_IF_ERROR(file.Reserve(due_ - promised + bytes));
+    due_ += bytes - promised;
+    promised = bytes;
+    return OkStatus();
+  }
+  // So many have been written, or will not be.
+  void Settle(std::uint64_t bytes, std::uint64_t& promised) {
+    const std::lock_guard lock(mutex_);
+    bytes = std::min(bytes, promised);
+    due_ -= bytes;
+    promised -= bytes;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::uint64_t due_ = 0;
+};
+
 // The file of a shard. Finish removes the digest file of an existing shard just before it replaces
 // the shard, and writes it again if the older shard is still there afterwards. Finish begins a
 // Publication in `publishing`: a signal then waits until the caller has written the new digest
 // file.
 class ShardSink final : public Sink {
  public:
-  ShardSink(std::unique_ptr<Sink> file, std::string path, std::optional<Publication>& publishing)
-      : file_(std::move(file)), path_(std::move(path)), publishing_(publishing) {}
+  ShardSink(std::unique_ptr<Sink> file, std::string path, Promises& promises,
+            std::optional<Publication>& publishing)
+      : file_(std::move(file)),
+        path_(std::move(path)),
+        promises_(promises),
+        publishing_(publishing) {}
+  ~ShardSink() override { promises_.Settle(promised_, promised_); }
+  ShardSink(const ShardSink&) = delete;
+  ShardSink& operator=(const ShardSink&) = delete;
 
   const std::string& name() const override { return file_->name(); }
-  Status Append(Pieces pieces) override { return file_->Append(pieces); }
-  Status Reserve(std::uint64_t bytes) override { return file_->Reserve(bytes); }
+  Status Append(Pieces pieces) override {
+    std::uint64_t bytes = 0;
+    for (const auto piece : pieces) bytes += piece.size();
+    ZT_RETURN_IF_ERROR(file_->Append(pieces));
+    promises_.Settle(bytes, promised_);
+    return OkStatus();
+  }
+  Status Reserve(std::uint64_t bytes) override {
+    return promises_.Reserve(*file_, bytes, promised_);
+  }
   void Expect(std::uint64_t bytes) override { file_->Expect(bytes); }
   Status Finish(std::uint64_t total) override {
     publishing_.emplace();
@@ -52,12 +91,24 @@ class ShardSink final : public Sink {
 
   const std::unique_ptr<Sink> file_;
   const std::string path_;
+  Promises& promises_;
+  std::uint64_t promised_ = 0;
   std::optional<Publication>& publishing_;
 };
 
 std::uint64_t TensorsIn(const Plan& shard) { return shard.objects.size() - CountFiles(shard); }
 
-// Writes the shards of a plan one after another.
+// What came of a shard.
+struct Outcome {
+  Json row;
+  std::string note = {};                   // printed unless --quiet, as the warnings are
+  std::vector<std::string> warnings = {};  // of findings
+  std::vector<NumericFinding> findings = {};
+  std::uint64_t bytes_in = 0, bytes_out = 0;
+  bool kept = false;
+};
+
+// Writes the shards of a plan.
 struct ShardRun {
   const Args& args;
   TensorSource& source;
@@ -67,23 +118,28 @@ struct ShardRun {
   DeltaMaker* const delta;
   const std::optional<std::filesystem::file_time_type> inputs;
 
-  // Progress. `bytes_in` counts the inputs of written shards, not of kept ones.
-  std::uint64_t bytes = 0, tensors = 0, bytes_all = 0, tensors_all = 0;
+  // What was done. `bytes_in` counts the inputs of written shards, not of kept ones.
+  std::uint64_t bytes_all = 0, tensors_all = 0;
   std::uint64_t bytes_in = 0, bytes_out = 0, written = 0, kept = 0;
   Json rows = Json::array(), numeric = Json::array(), warnings = Json::array();
   double seconds = 0;
+
+  Promises promises = {};
+  std::mutex mutex = {};
+  std::map<std::uint64_t, Outcome> outcomes = {};  // of shards whose predecessors have none yet
+  std::uint64_t next = 0;                          // the first of those
 
   std::string PathOf(std::uint64_t number) const {
     return ShardPath(args.output.empty() ? "model.zt" : args.output, number, cut.shards.size());
   }
 
-  void AddRow(std::uint64_t number, const Plan& shard, const Json& more) {
+  Json Row(std::uint64_t number, const Plan& shard, const Json& more) const {
     Json row = {{"path", PathOf(number)},
                 {"shard", number},
                 {"tensors", TensorsIn(shard)},
                 {"bytes_decoded", shard.output_bytes()}};
     row.update(more);
-    rows.push_back(std::move(row));
+    return row;
   }
 
   // Lists the shards `first` to `last` with their planned contents.
@@ -91,7 +147,7 @@ struct ShardRun {
     std::string text;
     for (std::uint64_t number = first; number <= last; ++number) {
       const Plan shard = PlanOfShard(plan, cut, number);
-      AddRow(number, shard, Json::object());
+      rows.push_back(Row(number, shard, Json::object()));
       text += Printable(PathOf(number)) + ": " + Counted(TensorsIn(shard), "tensor") + ", " +
               HumanBytes(shard.output_bytes()) + (Compresses(shard) ? " before compression" : "") +
               "\n";
@@ -100,73 +156,93 @@ struct ShardRun {
   }
 
   Status Write(std::uint64_t first, std::uint64_t last) {
-    for (std::uint64_t number = first; number <= last; ++number) {
-      const Plan shard = PlanOfShard(plan, cut, number);
-      bytes_all += shard.input_bytes(source);
-      tensors_all += TensorsIn(shard);
+    const bool all = last - first + 1 == cut.shards.size();
+    const Plan one = all ? Plan() : PlanOfShard(plan, cut, first);
+    const Plan& whole = all ? plan : one;
+    bytes_all = whole.input_bytes(source);
+    tensors_all = TensorsIn(whole);
+    std::vector<ComponentId> read;
+    for (const PlannedObject& object : whole.objects) {
+      for (const PlannedComponent& component : object.components) read.push_back(component.source);
     }
     ProgressBar bar(args, "convert");
-    for (std::uint64_t number = first; number <= last; ++number)
-      ZT_RETURN_IF_ERROR(WriteOne(number, bar));
+    next = first;
+    NumberedOptions at_once =
+        FilesAtOnce(args, source, read, Compresses(whole) ? options.zstd.frame_bytes : 0);
+    if (delta != nullptr) at_once.most = 1;  // it makes one after another
+    Status status = RunNumbered(
+        last - first + 1, at_once, [&](std::uint64_t index, const Share& share) -> Status {
+          ZT_ASSIGN_OR_RETURN(Outcome outcome, WriteOne(first + index, share, bar));
+          const std::lock_guard lock(mutex);
+          outcomes.emplace(first + index, std::move(outcome));
+          for (; outcomes.contains(next); ++next) Tell(outcomes.extract(next).mapped());
+          return OkStatus();
+        });
+    for (Outcome& outcome : std::views::values(outcomes)) WarnAll(args, outcome.warnings);
+    if (status.ok() && written > 0) status = source.Finish();
     bar.End();
     seconds = bar.seconds();
-    return OkStatus();
+    return status;
   }
 
-  Status WriteOne(std::uint64_t number, ProgressBar& bar) {
+  StatusOr<Outcome> WriteOne(std::uint64_t number, const Share& share, ProgressBar& bar) {
     const Plan shard = PlanOfShard(plan, cut, number);
     const ShardStamp stamp{cut.digest, number, cut.shards.size()};
     const std::string path = PathOf(number);
     ZT_ASSIGN_OR_RETURN(ShardState state, FindShard(path, stamp, args.force, inputs));
     if (state != ShardState::kWhole) {
       const bool replace = args.force || state == ShardState::kUnvouched;
-      const Status status = Convert(number, path, shard, replace, bar);
-      if (!status.ok() && status.code() != StatusCode::kAlreadyExists) return status;
+      StatusOr<Outcome> made = Convert(number, path, shard, replace, share, bar);
+      if (made.ok() || made.status().code() != StatusCode::kAlreadyExists) return made;
       // Another task with the same shard may have finished it first.
-      if (!status.ok()) {
-        ZT_ASSIGN_OR_RETURN(state, FindShard(path, stamp, args.force, inputs));
-        if (state != ShardState::kWhole) return status;  // the file has been removed again
-      }
+      ZT_ASSIGN_OR_RETURN(state, FindShard(path, stamp, args.force, inputs));
+      if (state != ShardState::kWhole) return made;  // the file has been removed again
     }
-    if (state == ShardState::kWhole) ZT_RETURN_IF_ERROR(Keep(number, path, shard));
-    bytes += shard.input_bytes(source);
-    tensors += TensorsIn(shard);
-    return OkStatus();
-  }
-
-  Status Keep(std::uint64_t number, const std::string& path, const Plan& shard) {
-    ++kept;
+    bar.Add(shard.input_bytes(source), bytes_all, TensorsIn(shard), tensors_all);
     const std::uint64_t size = TheStore().SizeOf(path).value_or(0);
     ZT_ASSIGN_OR_RETURN(const std::string digest, ReadDigestFile(path));
-    AddRow(number, shard, {{"bytes", size}, {"digest", digest}, {"kept", true}});
-    bytes_out += size;
-    if (!args.quiet) Note(path + ": kept, it is whole and of this plan");
-    return OkStatus();
+    return Outcome{.row = Row(number, shard, {{"bytes", size}, {"digest", digest}, {"kept", true}}),
+                   .note = path + ": kept, it is whole and of this plan",
+                   .bytes_out = size,
+                   .kept = true};
   }
 
-  Status Convert(std::uint64_t number, const std::string& path, const Plan& shard, bool replace,
-                 ProgressBar& bar) {
+  StatusOr<Outcome> Convert(std::uint64_t number, const std::string& path, const Plan& shard,
+                            bool replace, const Share& share, ProgressBar& bar) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> file,
                         OpenSink(path, {.overwrite = replace, .sync = !args.no_sync}));
     std::string digest;
     std::optional<Publication> publishing;
     WriterOptions own = options;
-    own.progress = [&](const Progress& p) {
-      bar.Update(bytes + p.bytes, bytes_all, tensors + p.tensors, tensors_all);
+    own.share = &share;
+    own.progress = [&, last = Progress()](const Progress& p) mutable {
+      bar.Add(p.bytes - last.bytes, bytes_all, p.tensors - last.tensors, tensors_all);
+      last = p;
     };
-    auto sink = std::make_unique<ShardSink>(std::move(file), path, publishing);
+    auto sink = std::make_unique<ShardSink>(std::move(file), path, promises, publishing);
     ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                         WriteFile(HashingSink(std::move(sink), FileDigestOf(options), digest),
                                   source, shard, std::move(own), delta, false));
     ZT_RETURN_IF_ERROR(WriteDigestFile(path, digest, !args.no_sync));
-    publishing.reset();  // before warnings, which may wait for their reader
-    Report(args, writer->numeric_findings(), shard, warnings);
-    ++written;
-    bytes_in += shard.input_bytes(source);
-    bytes_out += writer->file_bytes();
-    for (Json& row : ToJson(writer->numeric_findings())) numeric.push_back(std::move(row));
-    AddRow(number, shard, {{"bytes", writer->file_bytes()}, {"digest", digest}, {"kept", false}});
-    return OkStatus();
+    return Outcome{
+        .row = Row(number, shard,
+                   {{"bytes", writer->file_bytes()}, {"digest", digest}, {"kept", false}}),
+        .warnings = WarningsOf(writer->numeric_findings(), shard),
+        .findings = writer->numeric_findings(),
+        .bytes_in = shard.input_bytes(source),
+        .bytes_out = writer->file_bytes()};
+  }
+
+  // Prints what came of a shard, which is published: this may wait for its reader.
+  void Tell(Outcome outcome) {
+    ++(outcome.kept ? kept : written);
+    bytes_in += outcome.bytes_in;
+    bytes_out += outcome.bytes_out;
+    rows.push_back(std::move(outcome.row));
+    WarnAll(args, outcome.warnings);
+    if (!outcome.note.empty() && !args.quiet) Note(outcome.note);
+    for (std::string& line : outcome.warnings) warnings.push_back(std::move(line));
+    for (Json& row : ToJson(outcome.findings)) numeric.push_back(std::move(row));
   }
 };
 
@@ -253,7 +329,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   const auto& what = json["output"]["path"].get_ref<const std::string&>();
   Note(SummaryText(what + ": " + Counted(run.written, "shard") + " written, " +
                        std::to_string(run.kept) + " kept",
-                   run.tensors, run.bytes_in, run.bytes_out, run.seconds));
+                   run.tensors_all, run.bytes_in, run.bytes_out, run.seconds));
   return OkStatus();
 }
 

@@ -129,6 +129,8 @@ class DeltaSource final : public WrappedSource {
     return OkStatus();
   }
 
+  // A component may be made of two sources.
+  Status CheckRead(std::span<const ComponentId>) override { return Finish(); }
   std::uint64_t preferred_read(ComponentId id) const override {
     const Made* const made = MadeOf(id);
     return made == nullptr ? WrappedSource::preferred_read(id) : made->part.chunk;

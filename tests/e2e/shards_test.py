@@ -1,6 +1,6 @@
 """One conversion as several files: cut, written in any order, kept, refused, mended, joined, and read as one.
 
-ZT_SHARD_KILLS sets how many runs over eight shards are killed at a random moment (default 12), ZT_SEED the moments;
+ZT_SHARD_KILLS sets how many runs over eight shards are killed at a random moment (default 20), ZT_SEED the moments;
 scripts/kill-trial.sh runs hundreds.
 """
 import hashlib
@@ -417,7 +417,7 @@ class Again(Shards):
     def test_kills_at_random_moments(self):
         """Killed runs over eight shards, each run again: what is there is whole, and the end is as undisturbed."""
         moments = random.Random(int(os.environ.get("ZT_SEED", "1")))
-        options = ("--shards", "8", "--zstd", "--no-sync", "-T", "2")
+        options = ("--shards", "8", "--zstd", "--no-sync", "-T", "8")
         start = time.monotonic()
         self.convert(*options)
         duration = time.monotonic() - start
@@ -425,7 +425,7 @@ class Again(Shards):
         finished = kept = 0
         shutil.rmtree(self.out)
         self.out.mkdir()
-        for kill in range(int(os.environ.get("ZT_SHARD_KILLS", "12"))):
+        for kill in range(int(os.environ.get("ZT_SHARD_KILLS", "20"))):
             process = subprocess.Popen([PROGRAM, "convert", self.source, "-o", self.model, *options],
                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(moments.uniform(0, 1.1 * duration))
