@@ -5,6 +5,8 @@
   compare.py --quick --docs DIR                    a smoke run of small sizes, some minutes; its verdicts mean nothing
   compare.py throughput goals/raw ...              these sections or steps alone; the others' results are kept
   compare.py --docs DIR threads goals/workers      how it scales here, with 1, 2, 4 threads and so on to all there are
+  compare.py --docs DIR --folder /dev/shm --before OLD threads
+                                                   the same beside an earlier program; files are written to memory
   compare.py --resume                              what has no result yet, e.g. after an interruption
   compare.py --draw                                measures nothing: tables and pictures from the results there are
   compare.py --list                                the steps
@@ -69,7 +71,8 @@ def throughput(options, name, kind, arguments, variant):
 
 
 def ways(options):
-    """{name: function of Bench that gives a way's input and its command}. To nowhere: no disk is met."""
+    """{name: function of Bench that gives a way's input and its command}. To nowhere, where the name does not say files: no
+    disk is met."""
     def convert(*extra, kind="bf16", made=()):
         def prepare(bench):
             source = bench.make(options.size, "--kind", kind) if not made else bench.make(*made)
@@ -91,6 +94,23 @@ def ways(options):
     out["f32 to bf16"] = convert("--dtype", "bf16", kind="f32")
     out |= {f"{command} of {name}": back(command, *packing) for command in ("verify", "extract", "diff")
             for name, packing in (("raw", []), ("zstd", ["--zstd"]), ("planes", ["--zstd=planes"]))}
+    def files(command, *words):
+        def prepare(bench):
+            plain = bench.make(options.size, "--kind", "bf16")
+            if command == "convert":
+                return plain, bench.convert(plain, *words, out=bench.outputs / "model.zt")
+            packed = bench.path("packed.zt")
+            if not os.path.exists(packed):
+                bench.once(bench.convert(plain, out=packed))
+            size = [f"--shard-size={-(-options.size // 8)}"] if words[0] == "safetensors" and len(words) == 1 else []
+            out = bench.outputs / ("one.safetensors" if words[-1] == "one" else "folder/")
+            return packed, [bench.program, "extract", "-q", "--to", words[0], packed, "-o", f"{out}{'/' * (words[-1] != 'one')}", *size]
+        return prepare
+
+    out |= {"raw, one file": files("convert"), "raw, 8 files": files("convert", "--shards=8"),
+            "--zstd=planes, 8 files": files("convert", "--zstd=planes", "--shards=8"),
+            "extract of raw, one file": files("extract", "safetensors", "one"),
+            "extract of raw, 8 files": files("extract", "safetensors"), "extract of raw, .npy files": files("extract", "npy")}
     few, many = (2000, 10_000) if options.quick else (50_000, 1_000_000)
     out[f"{few:,} tensors of 10 KB"] = convert(made=(few * 10240, "--tensor-bytes", 10240))
     out[f"{many:,} tensors"] = convert(made=(many * 64, "--sparse", "--tensor-bytes", 64))
@@ -102,7 +122,10 @@ def threads(options, prepare):
 
     def run(bench):
         source, command = prepare(bench)
-        return {"rows": bench.compare(source, {str(n): [*command, f"-T{n}"] for n in counts}, options.runs)}
+        contenders = {str(n): [*command, f"-T{n}"] for n in counts}
+        if bench.before:
+            contenders |= {f"{n}, before": [bench.before, *words[1:]] for n, words in contenders.items()}
+        return {"rows": bench.compare(source, contenders, options.runs)}
     return run
 
 

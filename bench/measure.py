@@ -75,6 +75,8 @@ class Bench:
         self.holes = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-compare-", dir=shared)) if (
             os.access(shared, os.W_OK) and filesystem(shared) == "tmpfs") else self.folder
         self.output = str(self.folder / "out")
+        self.outputs = self.folder / "outputs"  # for outputs of several files, empty before each run
+        self.outputs.mkdir()
         self.inputs = {}  # arguments of make_checkpoint: path
 
     def close(self):
@@ -101,6 +103,7 @@ class Bench:
         """Removes the inputs made so far, and whatever a step left."""
         for entry in {*self.folder.iterdir(), *self.holes.iterdir()}:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        self.outputs.mkdir()
         self.inputs.clear()
 
     # ---- contenders ----------------------------------------------------------------------------------------------
@@ -140,6 +143,8 @@ class Bench:
         `sync`: then the output is on it when the time ends."""
         if os.path.exists(self.output):
             os.unlink(self.output)
+        shutil.rmtree(self.outputs)
+        self.outputs.mkdir()
         os.sync()
         time.sleep(0.2)
         if source is not None and prepare:

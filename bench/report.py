@@ -90,10 +90,14 @@ def workloads_table(steps):
 
 def threads_table(steps):
     """MB of input a second of every way, and of one thread's: a row for each way, a column for each number of threads."""
-    counts = sorted({int(row["name"]) for step in steps.values() for row in measured(step["rows"])})
-    out = []
+    ways = {}  # the rows of a way, and of an earlier program's, by the number of threads
     for way, step in steps.items():
-        rows = {int(row["name"]): row for row in measured(step["rows"])}
+        for row in measured(step["rows"]):
+            count, _, program = row["name"].partition(", ")
+            ways.setdefault(", ".join(filter(None, (way, program))), {})[int(count)] = row
+    counts = sorted({count for rows in ways.values() for count in rows})
+    out = []
+    for way, rows in ways.items():
         one = rate(rows[1]) if 1 in rows else None
         out.append([way, *(f"{rate(rows[n]):,.0f}" + (f" · {rate(rows[n]) / one:.2f} ×" if one and n > 1 else "")
                            if n in rows else "" for n in counts)])
@@ -237,7 +241,7 @@ class Pictures:
         figure, axes = self.pyplot.subplots(figsize=(6, 4))
         counts = []
         for setting, step in steps.items():
-            rows = measured(step["rows"])
+            rows = [row for row in measured(step["rows"]) if row["name"].isdigit()]
             if not rows or setting not in SETTINGS:
                 continue
             name, marker = SETTINGS[setting]

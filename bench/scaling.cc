@@ -44,10 +44,12 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
 // What one core takes for each byte of the content, in nanoseconds: docs/BENCHMARKS.md.
 constexpr double kRead = 0.10, kWrite = 0.20, kCrc = 0.03;
+// A file takes what it gets in order, on one thread: kernels let one write to it at a time.
+constexpr double kFileWrite = 0.35;
 constexpr double kZstd = 1.0, kPlanes = 0.33, kUnzstd = 0.65, kUnplanes = 0.20;
 constexpr double kXxh3 = 0.04, kSha256 = 0.53, kToBf16 = 0.03, kDequantize = 0.7, kCompare = 0.06;
 
-enum class Kind { kConvert, kVerify, kExtract, kDiff };
+enum class Kind { kConvert, kShards, kVerify, kExtract, kDiff };
 
 // A way through the program. Costs in nanoseconds for each byte that is read, and for each that is
 // written; a codec's frames are read and written with its coding.
@@ -72,6 +74,9 @@ constexpr Way kWays[] = {
      144, 512},
     {"--digest xxh3", Kind::kConvert, false, kRead, 0, kXxh3, kWrite, kRaw},
     {"--digest sha256", Kind::kConvert, false, kRead, 0, kSha256, kWrite, kRaw},
+    {"raw, 8 files", Kind::kShards, false, kRead + kCrc, 0, 0, kXxh3 + kFileWrite, kRaw},
+    {"--zstd=planes, 8 files", Kind::kShards, true, kRead, kPlanes + kCrc, 0, kXxh3 + kFileWrite,
+     kFrame},
     {"verify of raw", Kind::kVerify, false, kRead + kCrc, 0, 0, 0, kFrame},
     {"verify of zstd", Kind::kVerify, true, 0, kUnzstd + kRead, 0, 0, kFrame},
     {"verify of planes", Kind::kVerify, true, 0, kUnplanes + kRead, 0, 0, kFrame},
@@ -193,9 +198,10 @@ struct Ends {
 
 class SleepingSink final : public zt::Sink {
  public:
-  explicit SleepingSink(double cost, Ends* ends = nullptr) : cost_(cost), ends_(ends) {}
+  explicit SleepingSink(double cost, Ends* ends = nullptr, bool can_place = true)
+      : cost_(cost), ends_(ends), can_place_(can_place) {}
   const std::string& name() const override { return name_; }
-  bool can_place() const override { return true; }
+  bool can_place() const override { return can_place_; }
   zt::Status Append(zt::Pieces pieces) override { return WriteAt(0, pieces); }
   zt::Status WriteAt(std::uint64_t at, zt::Pieces pieces) override {
     std::uint64_t bytes = 0;
@@ -215,6 +221,7 @@ class SleepingSink final : public zt::Sink {
  private:
   const double cost_;
   Ends* const ends_;
+  const bool can_place_;
   std::string name_ = "nowhere";
 };
 
@@ -256,11 +263,12 @@ void Check(const zt::Status& status) {
 }
 
 zt::Status Convert(const Way& way, zt::Encoding codec, const Load& load,
-                   std::unique_ptr<zt::Sink> sink) {
+                   std::unique_ptr<zt::Sink> sink, const zt::Share* share = nullptr) {
   SleepingSource source(way, load.tensors, load.bytes);
   zt::WriterOptions options;
   options.threads = load.workers;
   options.memory_bytes = load.memory;
+  options.share = share;
   options.zstd.frame_bytes = kFrame;
   zt::PlanOptions planned;
   planned.storage = {way.coded ? zt::Compression::kAlways : zt::Compression::kNone,
@@ -283,6 +291,19 @@ zt::Status Convert(const Way& way, zt::Encoding codec, const Load& load,
   if (!writer.ok()) return writer.status();
   if (auto status = (*writer)->AddSource(source, *plan); !status.ok()) return status;
   return (*writer)->Finish();
+}
+
+// An eighth of the tensors, or of the one tensor, in each file.
+zt::Status Shards(const Way& way, zt::Encoding codec, const Load& load) {
+  constexpr std::uint64_t kFiles = 8;
+  Load each = load;
+  (load.tensors == 1 ? each.bytes : each.tensors) /= kFiles;
+  return zt::RunNumbered(kFiles, {.threads = load.workers, .memory_bytes = load.memory},
+                         [&](std::uint64_t, const zt::Share& share) {
+                           return Convert(way, codec, each,
+                                          std::make_unique<SleepingSink>(way.write, nullptr, false),
+                                          &share);
+                         });
 }
 
 std::shared_ptr<zt::ByteSource> MakeFile(const Way& way, zt::Encoding codec, const Load& load) {
@@ -366,6 +387,9 @@ void Measure(const Way& way, const char* shape, zt::Encoding codec, const Load& 
     case Kind::kConvert:
       Check(Convert(way, codec, load, std::make_unique<SleepingSink>(way.write)));
       break;
+    case Kind::kShards:
+      Check(Shards(way, codec, load));
+      break;
     case Kind::kVerify:
       Check(Verify(file, load));
       break;
@@ -397,6 +421,8 @@ void MeasureShapes(const Way& way, zt::Encoding codec, unsigned workers, std::ui
   Measure(way, "of 1 MB", codec,
           {std::max(tasks / 4, tasks * way.task / std::max(way.task, megabyte)), megabyte, workers,
            memory});
+  // What half of the memory holds of them can be hashed side by side.
+  if (way.chain > 0) Measure(way, "of 40 MB", codec, {4 * workers, 40 * megabyte, workers, memory});
   if (!way.coded) Measure(way, "of 10 KB", codec, {25 * tasks, small, workers, memory});
 }
 
