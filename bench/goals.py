@@ -130,7 +130,7 @@ def workers(bench, options):
         rows.append({"name": name, "tensors": tensors} | dict(zip(("workers", "seconds", "busy", "feeds"), map(float, figures))))
     found = {(row["name"], row["tensors"], row["workers"]): row["busy"] for row in rows}
     wanted = [("--zstd", 16, 13), ("--zstd=planes", 16, 13), ("verify of zstd", 16, 10), ("verify of planes", 16, 10),
-              ("extract of zstd", 16, 10), ("extract of planes", 16, 10), ("--zstd", 64, 48)]
+              ("extract of zstd", 16, 10), ("extract of planes", 16, 10), ("raw, 8 files", 16, 8), ("--zstd", 64, 48)]
     return {"rows": rows, "goals": [] if options.quick else [
         goal(f"`{name}`, {'one tensor' if tensors == 'one' else 'tensors ' + tensors}: of {count} simulated workers, busy",
              found[name, tensors, count], bound, False) for name, count, bound in wanted for tensors in ("one", "of 1 MB")]}
