@@ -142,7 +142,7 @@ StatusOr<std::unique_ptr<StorageSource>> OpenArchive(std::shared_ptr<ByteSource>
   PickleSource from{.stem = stem, .root = root, .room = memory_limit / 2};
   if (memory.left_out != nullptr) from.left_out = *memory.left_out;
   ZT_ASSIGN_OR_RETURN(Contents contents, ReadPickle(*archive, pickle, from, allowance));
-  const bool script = entries.Get("constants.pkl").has_value();
+  const bool script = entries.Get("constants.pkl") || entries.Get("bytecode.pkl");
   if (script && contents.tensors.empty()) {
     return Unsupported(
         "it is a TorchScript archive that holds no tensor but in its code: of a module without "

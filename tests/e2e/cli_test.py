@@ -194,7 +194,7 @@ class NotAModel(support.EndToEnd):
             (pointer, "git lfs pull"), (b"\n<!DOCTYPE html><html><head>", "HTML page"),
             (b"Entry not found", "server's error message"), (gzip.compress(b"x" * 99), "gzip"),
             (b"\x28\xb5\x2f\xfd" + bytes(20), "zstd"),
-            (self.zip("m/data.pkl", "m/constants.pkl"), "TorchScript"),
+            (self.zip("m/data.pkl", "m/archive_format"), "exported program"),
             (self.zip("readme"), "no .npy array"),
             (b'{"a": [1, 2]}', "JSON"),
             (b"\x08\x01\x12\xa3\xc2\x0c\x0a" + bytes(50), "TensorFlow"),

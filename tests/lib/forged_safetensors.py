@@ -38,7 +38,10 @@ def headers():
         yield f"no {key}", MALFORMED, {"a": {name: value for name, value in entry().items() if name != key}}, b"abcd", ("'a'", key)
         for value in values:
             yield f"{key} {value}", MALFORMED, {"a": entry(**{}) | {key: value}}, b"abcd", "'a'"
-    for metadata in (None, 1, "x", [], {"k": 1}, {"k": None}, {"k": ["v"]}, {"k": {"a": "b"}}):
+    yield "no metadata", GOOD, {"__metadata__": None, "a": entry()}, b"abcd", ""
+    yield "a field of its own", GOOD, {"a": entry(note={"x": [1]})}, b"abcd", ""
+    yield "a field of its own that is no JSON", MALFORMED, '{"a":{"note":[1 2],%s}}' % one[1:-1], b"abcd", "the header is not JSON"
+    for metadata in (1, "x", [], {"k": 1}, {"k": None}, {"k": ["v"]}, {"k": {"a": "b"}}):
         yield f"metadata {metadata}", MALFORMED, {"__metadata__": metadata, "a": entry()}, b"abcd", "__metadata__"
     for name, (a, b) in {"a hole between": ((0, 4), (5, 9)), "a hole before": ((1, 5), (5, 9)), "an overlap": ((0, 4), (3, 7)),
                          "the same bytes twice": ((0, 4), (0, 4)), "a byte more": ((0, 4), (4, 8))}.items():
