@@ -49,7 +49,8 @@ void WarnOfRank(const std::string& path, TensorSource& source) {
 
 void WarnOfNothing(TensorSource& source) {
   const auto empty = std::ranges::count_if(source.objects(), [](const Object& object) {
-    return object.format == "dense" && object.shape == Shape{0};
+    return object.format == "dense" && object.shape == Shape{0} &&
+           IsFloat(object.components.front().element.dtype);
   });
   const auto count = static_cast<std::size_t>(empty);
   if (count < 2 || 2 * count < source.objects().size() ||
