@@ -15,20 +15,21 @@ from ._errors import (ArgumentError, Error, ExistsError, FormatError, InputOutpu
 
 if TYPE_CHECKING:
     from ._c import library_version
-    from ._file import File, load_file, open
+    from ._file import File, load, load_file, open
     from ._part import Part, Report, Tensor
-    from ._program import convert, diff, extract, inspect, program, verify
-    from ._writer import Stream, Writer, save, save_file
+    from ._program import convert, diff, extract, id, inspect, join, program, show, verify
+    from ._writer import Pending, Stream, Writer, save, save_file
 
 __all__ = ["ArgumentError", "Error", "ExistsError", "File", "FormatError", "InputOutputError", "MisuseError",
-           "NotFoundError", "NumericError", "Part", "Report", "Stream", "Tensor", "UnsupportedError", "Writer", "convert",
-           "diff", "extract", "inspect", "library_version", "load_file", "open", "program", "save", "save_file", "verify"]
+           "NotFoundError", "NumericError", "Part", "Pending", "Report", "Stream", "Tensor", "UnsupportedError", "Writer", "convert",
+           "diff", "extract", "id", "inspect", "join", "library_version", "load", "load_file", "open", "program", "save", "save_file", "show",
+           "verify"]
 
 # What is imported when it is first asked for: importing the package takes next to nothing.
-_LAZY = {"File": "_file", "Part": "_part", "Report": "_part", "Tensor": "_part", "load_file": "_file", "open": "_file",
-         "Stream": "_writer", "Writer": "_writer", "save": "_writer", "save_file": "_writer", "library_version": "_c",
-         "convert": "_program", "diff": "_program", "extract": "_program", "inspect": "_program", "program": "_program", "verify": "_program",
-         "safetensors_compat": "safetensors_compat"}
+_LAZY = {"File": "_file", "Part": "_part", "Report": "_part", "Tensor": "_part", "load": "_file", "load_file": "_file", "open": "_file",
+         "Pending": "_writer", "Stream": "_writer", "Writer": "_writer", "save": "_writer", "save_file": "_writer", "library_version": "_c",
+         "safetensors_compat": "safetensors_compat",
+         **dict.fromkeys(("convert", "diff", "extract", "id", "inspect", "join", "program", "show", "verify"), "_program")}
 
 
 def __getattr__(name):

@@ -1,5 +1,8 @@
 """Open inputs: File, a mapping of names to Tensors, which are handles: nothing is read before it is asked for."""
 import ctypes
+import difflib
+import html
+import itertools
 import os
 import struct
 from ctypes import byref, c_size_t, c_ubyte, c_uint64, c_void_p, sizeof
@@ -8,26 +11,30 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from . import _c, _json, _types
 from ._errors import ArgumentError, MisuseError, NotFoundError
 from ._part import SHAPES, Part, Report, Tensor
-from ._reader import is_url, open_buffer, open_object, open_paths, options_of, shown
+from ._reader import is_url, open_buffer, open_object, open_paths, opened_by_fsspec, options_of, shown
 from ._slices import Numpy, Torch, sliced
+from ._state import restored
 
 _OBJECT = struct.Struct("@PNPPPNNNP")
 _COMPONENT = struct.Struct("@N6P3QPi4x")
 _RANGE = struct.Struct("@NNQQP")
 _PATH = 8  # in a row of objects: of a file of the model
 _LONG = 4 << 20  # bytes from which a read is one that Ctrl-C should end
+_FEW = 100000  # names among which near ones are looked for
+_ROWS = 200  # of a table
 _MANY = 64  # handles after which those of all tensors are asked for at once
 
 
-def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: Optional[str] = None,
+def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void=None,
          follow_links: bool = False, keep_sparse: bool = False, profile: Optional[str] = None, region: Optional[str] = None,
          endpoint_url: Optional[str] = None, no_sign_request: bool = False, dequantize: Optional[str] = None,
          variant: Optional[str] = None) -> "File":
     """Opens a checkpoint of any format for reading. Headers are read and checked, and no data.
 
     path: a file (.zt, .safetensors, .gguf, .pt, .npy, .npz, .onnx, ...), the index or the folder of a checkpoint in several
-        files, a URL of one ("https://...", "s3://bucket/key", "hf://owner/name"; needs libcurl), a bytes-like object, or a
-        binary file object that can seek. Several paths are one name space; a name in two of them is a FormatError.
+        files, a URL of one ("https://...", "s3://bucket/key", "hf://owner/name"; needs libcurl), a bytes-like object, which is the
+        content of a file, or a binary file object that can seek. fsspec's files, and URLs of other kinds where fsspec is installed.
+        Several paths are one name space; a name in two of them is a FormatError.
     threads: how many read and decode; 0 is all that can run at once.
     format: "zt", "safetensors", ...; by content where it is not given.
     variant: of a folder with several, the one that is read ("fp16"); without it the files that have none.
@@ -38,9 +45,9 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void: 
     dequantize: "f32", "f16" or "bf16": quantized tensors (FP8, FP4, GPTQ, AWQ, bitsandbytes, ...) are numbers of that type, and their
         scales are left out. GGUF blocks stay.
     """
-    options = {"threads": threads, "format": format, "variant": variant, "npy_void": npy_void, "follow_links": follow_links,
+    options = {"threads": threads, "format": format, "variant": variant, "npy_void": _types.named(npy_void), "follow_links": follow_links,
                "keep_sparse": keep_sparse, "profile": profile, "region": region, "endpoint_url": endpoint_url,
-               "no_sign_request": no_sign_request, "dequantize": dequantize}
+               "no_sign_request": no_sign_request, "dequantize": _types.named(dequantize)}
     return File((path, *more), options)
 
 
@@ -63,7 +70,8 @@ class File(Mapping[str, Tensor]):
         options = dict(options)
         self._threads = _types.count(options.pop("threads", 0) or 0, "threads", 1024)
         self._sources, self._given = tuple(sources), options
-        self._held = self._open(options_of(**options) if any(options.values()) else None)
+        opened = [opened_by_fsspec(source) for source in sources]
+        self._held = self._open(opened, options_of(**options) if any(options.values()) else None)
         self._dequantized: Dict[str, "File"] = {}
         self._texts: Dict[int, str] = {}
         self._names: Optional[List[str]] = None
@@ -72,14 +80,16 @@ class File(Mapping[str, Tensor]):
         self._parts: Optional[bytearray] = None  # of all components, likewise
         self._asked = 0
 
-    def _open(self, options):
-        if all(isinstance(source, (str, os.PathLike)) for source in self._sources):
-            self._name = shown(os.fspath(self._sources[0]))
-            return open_paths(self._sources, options)
-        if len(self._sources) != 1:
+    def _open(self, sources, options):
+        if all(isinstance(source, (str, os.PathLike)) for source in sources):
+            self._name = shown(os.fspath(sources[0]))
+            return open_paths(sources, options)
+        if len(sources) != 1:
             raise ArgumentError("several inputs are given as paths")
-        source = self._sources[0]
+        source = sources[0]
         self._name = "memory"
+        if isinstance(source, bytes) and len(source) < 4096 and b"\0" not in source and os.path.exists(source):
+            raise ArgumentError(f"bytes are the content of a file; the path is {os.fsdecode(source)!r}")
         if hasattr(source, "read") and hasattr(source, "seek"):
             self._name = str(getattr(source, "name", "file object"))
             return open_object(source, options)
@@ -217,8 +227,17 @@ class File(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         index, row = self._find(name)
         if index is None:
-            raise NotFoundError(f"{self._name}: there is no tensor {name!r}", self._name, name)
+            raise self._missing(name)
         return Tensor(self, index, row)
+
+    def _missing(self, name):
+        """The error for a name that is not there, with names that may be meant."""
+        near: List[str] = []
+        if isinstance(name, str) and name and len(self) <= _FEW:
+            begin = (each for each in self if each.startswith(name))
+            near = list(itertools.islice(begin, 3)) or difflib.get_close_matches(name, list(self), 1)
+        words = f"; near it: {', '.join(map(repr, near))}" if near else ""
+        return NotFoundError(f"{self._name}: there is no tensor {name!r}{words}", self._name, name)
 
     def _find(self, name):
         """(number, row) of a tensor, or None twice."""
@@ -328,7 +347,7 @@ class File(Mapping[str, Tensor]):
         found = [(name, *self._find(name)) for name in _listed(names)]
         missing = [name for name, index, _ in found if index is None]
         if missing:
-            raise NotFoundError(f"{self._name}: there is no tensor {missing[0]!r}", self._name, missing[0])
+            raise self._missing(missing[0])
         return [(name, row, index) for name, index, row in found]
 
     def _many(self, names, copy, types, mapped, made, places):
@@ -505,8 +524,25 @@ class File(Mapping[str, Tensor]):
         return self is other
 
     def __repr__(self):
-        state = "closed" if self._held is None else f"{len(self)} tensors"
-        return f"<File {self._name!r} {state}>"
+        if self._held is None:
+            return f"<File {self._name!r} closed>"
+        return f"<File {self._name!r} {self.format}{' ' * bool(self.version)}{self.version}, {len(self)} tensors>"
+
+    def _repr_html_(self) -> str:
+        """A table of the tensors, for notebooks."""
+        if self._held is None:
+            return html.escape(repr(self))
+        rows = "".join("<tr>" + "".join(f"<td>{html.escape(str(each))}</td>" for each in row) + "</tr>" for row in (
+            (name, tensor.type, list(tensor.shape), getattr(tensor, "encoding", "") if tensor._components else "",
+             sum(part.nbytes for part in tensor.parts.values() if not part._unreadable))
+            for name, tensor in itertools.islice(self.items(), _ROWS)))
+        more = f"<p>and {len(self) - _ROWS} more</p>" if len(self) > _ROWS else ""
+        head = "".join(f"<th>{each}</th>" for each in ("name", "type", "shape", "stored as", "bytes"))
+        return f"<p>{html.escape(repr(self)[1:-1])}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
+
+    def _ipython_key_completions_(self) -> List[str]:
+        """The names, for the key that is completed after file["."""
+        return list(self)
 
 
 def _reopen(paths, options):
@@ -523,3 +559,15 @@ def load_file(path, names: Optional[Iterable[str]] = None, *, framework: str = "
         raise ArgumentError(f"framework is 'numpy' or 'torch', not {framework!r}")
     with open(path, **options) as file:
         return file.numpy(names) if framework == "numpy" else file.torch(names, device=device)
+
+
+def load(source, *, framework: str = "numpy", device="cpu", **options) -> Any:
+    """What save_file or save was given, of a path, of bytes or of a file object: a dict of arrays, or a nested state as it was.
+
+    That of torch.save is nested likewise: what holds neither tensors nor plain values is left out of it, as File.warnings says.
+    framework, device, options: as of load_file.
+    """
+    if framework not in ("numpy", "torch"):
+        raise ArgumentError(f"framework is 'numpy' or 'torch', not {framework!r}")
+    with open(source, **options) as file:
+        return restored(file.numpy() if framework == "numpy" else file.torch(device=device), file.attributes)

@@ -1,6 +1,7 @@
 """Handles: Tensor, a named tensor of an open file, and Part, the bytes of one or of several parts of one."""
 import ctypes
 import operator
+import sys
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _c, _types
@@ -247,6 +248,30 @@ class Part:
         if not self.shape:
             raise TypeError("a scalar has no rows")
         return iter(self.numpy())
+
+    def __dlpack__(self, **options):
+        torch = sys.modules.get("torch")
+        return (self.numpy(copy=True) if torch is None else self.torch()).__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return 1, 0  # memory of the CPU
+
+    def item(self):
+        """The one element, as a number of Python."""
+        return self.numpy().item()
+
+    def tolist(self):
+        """All of it, as lists of numbers of Python."""
+        return self.numpy().tolist()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 if self.shape else bool(self.item())
 
     def __array__(self, dtype=None, copy=None):
         out = self.numpy(copy=bool(copy))

@@ -1,4 +1,4 @@
-"""The program ztstream, which comes with the package: convert, extract, verify, diff and inspect, with what it says as JSON."""
+"""The program ztstream, which comes with the package: convert, extract, verify, diff, inspect, join, id and show, with what it says as JSON."""
 import contextlib
 import functools
 import json
@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any, Dict
 
+from . import _types
 from ._errors import OF_THE_PROGRAM, MisuseError, make
 from ._interrupt import interruptibly
 
@@ -32,7 +33,11 @@ def _words(options):
             if each is True:
                 yield option
             elif each is not None and each is not False:
-                yield f"{option}={os.fsdecode(each) if isinstance(each, (bytes, os.PathLike)) else each}"
+                if isinstance(each, (bytes, os.PathLike)):
+                    each = os.fsdecode(each)
+                elif not isinstance(each, (str, int, float)):  # a type of numpy or torch
+                    each = _types.named(each)
+                yield f"{option}={each}"
 
 
 def _path(path):
@@ -118,6 +123,22 @@ def diff(first, second, **options) -> Dict[str, Any]:
 def inspect(path, **options) -> Dict[str, Any]:
     """What a checkpoint of any format holds, from its headers."""
     return _run("inspect", [path], options)
+
+
+def join(shards, out, **options) -> Dict[str, Any]:
+    """Writes the index that makes the shards of one conversion one input: join(glob.glob("model-*-of-*.zt"), "model.zt")."""
+    return _run("join", [shards] if isinstance(shards, (str, bytes, os.PathLike)) else shards, {**options, "output": _path(out)})
+
+
+def id(source, **options) -> str:
+    """The content digest, "sha256:...", of a checkpoint or of several given as a list: the same for the same tensors and attributes,
+    whatever holds them."""
+    return _run("id", source if isinstance(source, (list, tuple)) else [source], options)["id"]
+
+
+def show(path, name=None, **options) -> Dict[str, Any]:
+    """The values of a tensor or of a slice of it, of any type and format: show("model.gguf", "blk.0.attn_q.weight[0, :8]")["values"]."""
+    return _run("show", [path], options, [] if name is None else [name])
 
 
 def main():

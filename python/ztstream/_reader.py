@@ -10,6 +10,7 @@ from . import _c, _types
 from ._errors import ArgumentError, Error, InputOutputError
 from ._interrupt import interruptibly
 
+_OWN = ("http", "https", "s3", "hf")  # kinds of URLs that the library reads
 _PIECE = 1 << 24  # bytes that a file object is asked for at once
 
 
@@ -59,6 +60,20 @@ def options_of(format, npy_void, follow_links, keep_sparse, dequantize=None, var
 def is_url(path):
     """As IsUrl of the library."""
     return isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) is not None
+
+
+def opened_by_fsspec(source):
+    """What is opened for a file of fsspec, or for a URL of a kind that the library does not read; else the same."""
+    if hasattr(source, "fs") and hasattr(source, "open") and not hasattr(source, "read"):
+        return source.open()
+    if is_url(source) and source.partition(":")[0].lower() not in _OWN:
+        try:
+            import fsspec
+            opened = fsspec.open(source, "rb")
+        except (ImportError, ValueError):
+            return source  # of which the library says what it reads
+        return opened.open()
+    return source
 
 
 def shown(path):

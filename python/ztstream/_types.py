@@ -107,13 +107,24 @@ def of_torch(dtype):
     return _FROM_TORCH.get(str(dtype).rpartition(".")[2])
 
 
+def named(dtype):
+    """The name of a type that is given as a text, a dtype of torch or of numpy, or what numpy makes one of: numpy.float32, float."""
+    if dtype is None or isinstance(dtype, str):
+        return dtype
+    if type(dtype).__module__ == "torch":
+        return str(dtype)
+    import numpy
+    try:
+        return numpy.dtype(dtype).name
+    except TypeError:
+        raise ArgumentError(f"a type is a text such as 'f32' or a dtype of numpy or torch, not {dtype!r}") from None
+
+
 @functools.lru_cache(None)
 def find(name):
     """(the file's name for a type, bytes of an element of a shape), of any name that the program takes; None of others."""
-    if not isinstance(name, str):
-        raise TypeError(f"a type is named by a text such as 'f32', not by {name!r}")
     from . import _c
-    return _c.type_of(name)
+    return _c.type_of(named(name))
 
 
 def without_values(tensor):

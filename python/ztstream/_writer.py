@@ -3,6 +3,9 @@ import collections
 import ctypes
 import operator
 import os
+import sys
+import threading
+import warnings
 import weakref
 from ctypes import byref, c_uint64, c_void_p, sizeof
 from typing import Any, Dict, Mapping, Optional, Sequence
@@ -10,6 +13,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 from . import _c, _json, _types
 from ._errors import ArgumentError, MisuseError
 from ._output import Output
+from ._state import Flat
 
 _COMPRESS = {None: 0, "none": 0, "raw": 0, "zstd": 1, "planes": 2}
 _OTHERS = (".safetensors", ".npy", ".npz", ".gguf", ".pt", ".pth", ".ckpt")  # names of files that are not written
@@ -122,6 +126,7 @@ def _of_buffer(name, data, dtype, shape):
     view = memoryview(data)
     if dtype is None:
         raise ArgumentError(f"tensor {name!r}: bytes need dtype=", None, name)
+    dtype = _types.named(dtype)
     address, nbytes, held = _types.memory_of(data if isinstance(data, bytes) or not view.readonly else bytes(view))
     if shape is None:
         shape = (nbytes // (_types.find(dtype) or (dtype, 1))[1],)
@@ -129,7 +134,9 @@ def _of_buffer(name, data, dtype, shape):
 
 
 def _bytes_of(name, value, dtype=None, shape=None):
-    """What is written of a tensor: of numpy, of torch, a handle of this package, a buffer, or what numpy makes an array of."""
+    """What is written of a tensor: of numpy, of torch, a handle of this package, a buffer, what DLPack gives, or what numpy makes an
+    array of."""
+    dtype = _types.named(dtype)
     module = type(value).__module__.partition(".")[0]
     if module == "torch" or hasattr(value, "untyped_storage"):
         return _of_torch(name, value, dtype)
@@ -138,7 +145,12 @@ def _bytes_of(name, value, dtype=None, shape=None):
     if module == "ztstream" and hasattr(value, "view_bits"):
         return _of_handle(name, value, dtype)
     import numpy
-    array = value if isinstance(value, numpy.ma.MaskedArray) else numpy.asarray(value)
+    if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+        if "torch" in sys.modules:  # which has more types, and what is on other devices
+            return _of_torch(name, sys.modules["torch"].from_dlpack(value), dtype)
+        array = numpy.from_dlpack(value)
+    else:
+        array = value if isinstance(value, numpy.ma.MaskedArray) else numpy.asarray(value)
     if array.dtype.kind not in "biufcV":
         raise ArgumentError(f"tensor {name!r}: elements of {array.dtype} are no numbers", None, name)
     return _of_numpy(name, array, dtype, value if isinstance(value, numpy.ndarray) else None)
@@ -210,7 +222,7 @@ class Writer:
         """Sets attributes of the file: texts, numbers, bools, None, bytes, and lists and dicts of them."""
         self._call(_c.c.writer_set_json, _json.dumps(dict(attributes)))
 
-    def add(self, name: str, array, *, dtype: Optional[str] = None, shape: Optional[Sequence[int]] = None,
+    def add(self, name: str, array, *, dtype=None, shape: Optional[Sequence[int]] = None,
             attributes: Optional[Mapping[str, Any]] = None) -> None:
         """Adds a dense tensor. When this returns, the array may be changed and reused.
 
@@ -270,13 +282,13 @@ class Writer:
         self._call(_c.c.writer_add_object, byref(declared), nbytes=_LONG, kept=(data, held))
         self._flush()
 
-    def begin(self, name: str, dtype: str, shape: Sequence[Optional[int]], *,
+    def begin(self, name: str, dtype, shape: Sequence[Optional[int]], *,
               attributes: Optional[Mapping[str, Any]] = None) -> "Stream":
         """Begins a dense tensor whose bytes come piece by piece: a Stream, which is a context manager.
 
         The first dimension may be None: it is what the bytes make it.
         """
-        shape = tuple(shape)
+        shape, dtype = tuple(shape), _types.named(dtype)
         open_end = bool(shape) and shape[0] is None
         given = ((0, *shape[1:]) if open_end else shape)
         declared, _ = self._declare(name, "dense", given, [("data", dtype, None, _c.UNKNOWN)], attributes)
@@ -360,41 +372,120 @@ class Stream:
             self.close()
 
 
-def save_file(tensors: Mapping[str, Any], path, *, attributes: Optional[Mapping[str, Any]] = None, **options) -> None:
+def save_file(tensors: Mapping[str, Any], path, *, attributes: Optional[Mapping[str, Any]] = None, background: bool = False,
+              **options) -> Optional["Pending"]:
     """Writes a dict of tensors as a .zt file, which appears under its name when it is whole.
 
-    tensors: arrays as of Writer.add. Of a mapping that makes each when it is asked for, few are in memory at once. {role: array}
-        dicts that File.numpy() gave for what is not dense are refused.
+    tensors: arrays as of Writer.add. Of a mapping that makes each when it is asked for, few are in memory at once. A state of
+        training may be nested: dicts, lists and tuples, also of numbers, texts, flags and None. load() gives it back; its tensors
+        have names as "optimizer.state.0.exp_avg", and its plain values are attributes by such names.
         Names that have the same memory, type and shape share their bytes in the file: tied weights.
-    attributes: of the file. The rest are options of Writer: compress="planes", overwrite=True, ...
+    attributes: of the file.
+    background: returns when the tensors are copied, and writes them meanwhile; wait() of what it returns raises what went wrong.
+        One file at a time is written so: another call waits, and there is one copy in memory.
+    The rest are options of Writer: compress="planes", overwrite=True, ...
     """
-    write_file(tensors, path, attributes, options, any_name=False)
+    return write_file(tensors, path, attributes, options, any_name=False, background=background)
 
 
-def write_file(tensors, path, attributes, options, any_name=True):
+def _entries(flat, lazy):
+    """(name, bytes, None) of each tensor, or (name, None, another name) where it has the memory of that."""
+    first: Dict[Any, Any] = {}
+    for name, value in flat.items():
+        data = _bytes_of(name, value)
+        if lazy and data.owner is value:  # which the mapping may have made for this call
+            data.fresh = True
+        key = data.identity and (*data.identity, data.dtype)
+        known = first.get(key)
+        if known is not None and known[1]() is not None:
+            yield name, None, known[0]
+            continue
+        if key is not None:
+            first[key] = name, weakref.ref(data.owner)
+        yield name, data, None
+        del value, data
+
+
+def write_file(tensors, path, attributes, options, any_name=True, background=False):
     """save_file, also for names that end like another format's."""
-    if not hasattr(tensors, "items"):
+    if not hasattr(tensors, "items") and not isinstance(tensors, (list, tuple)):
         raise ArgumentError("tensors are a dict of names and arrays"
                             + ("; that of a module is its state_dict()" if hasattr(tensors, "state_dict") else ""))
-    lazy = getattr(type(tensors), "items", None) not in (dict.items, collections.OrderedDict.items)
-    with Writer(path, attributes=attributes, _any_name=any_name, **options) as out:
-        first: Dict[Any, Any] = {}
-        for name, value in tensors.items():
-            if isinstance(value, dict):
-                raise ArgumentError(f"tensor {name!r} is a dict: name its tensors {name + '.NAME'!r}, and those of what is "
-                                    "not dense, such as sparse tensors, add with add_object of a Writer", None, name)
-            data = _bytes_of(name, value)
-            if lazy and data.owner is value:  # which the mapping may have made for this call
-                data.fresh = True
-            key = data.identity and (*data.identity, data.dtype)
-            known = first.get(key)
-            if known is not None and known[1]() is not None:
-                out.alias(name, known[0])
-                continue
-            if key is not None:
-                first[key] = name, weakref.ref(data.owner)
-            out._put(name, data, hold=True)
-            del value, data
+    attributes = dict(attributes or {})
+    _json.dumps(attributes)  # refused before anything is written
+    flat = Flat(tensors)
+    entries = _entries(flat, getattr(type(tensors), "items", None) not in (dict.items, collections.OrderedDict.items, None))
+
+    def write(entries):
+        with Writer(path, _any_name=any_name, **options) as out:
+            for name, data, first in entries:
+                if first is not None:
+                    out.alias(name, first)
+                else:
+                    out._put(name, data, hold=True)
+                del data
+            described = flat.attributes(attributes)
+            if described:
+                out.set(described)
+
+    if background:
+        return Pending(path, entries, write)
+    write(entries)
+    return None
+
+
+class Pending:
+    """A file that is written in the background: see save_file."""
+
+    _last: Optional["Pending"] = None
+
+    def __init__(self, path, entries, write):
+        self.path, self._error, self._told = path, None, False
+        if Pending._last is not None:
+            Pending._last._thread.join()
+        copies = collections.deque((name, data if data is None or data.fresh else data.copied(), first) for name, data, first in entries)
+
+        def taken():
+            while copies:
+                yield copies.popleft()
+
+        def run():
+            try:
+                write(taken())
+            except BaseException as error:  # for wait()
+                self._error = error.with_traceback(None)
+
+        self._thread = threading.Thread(target=run, name="ztstream.save_file")
+        self._thread.start()
+        Pending._last = self
+
+    def done(self) -> bool:
+        """Whether it has ended: written, or failed."""
+        return not self._thread.is_alive()
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until the file is there, or raises why it is not. False if that takes longer."""
+        self._thread.join(timeout)
+        if not self.done():
+            return False
+        self._told = True
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def __enter__(self) -> "Pending":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.wait()
+
+    def __del__(self):
+        if getattr(self, "_error", None) is not None and not self._told:
+            warnings.warn(f"{self.path} was not written, and nobody waited for it: {self._error}", RuntimeWarning)
+
+    def __repr__(self):
+        state = "being written" if not self.done() else "written" if self._error is None else "failed"
+        return f"<Pending {str(self.path)!r} {state}>"
 
 
 def save(tensors: Mapping[str, Any], *, attributes: Optional[Mapping[str, Any]] = None, **options) -> bytes:

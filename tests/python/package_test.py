@@ -598,6 +598,112 @@ assert (values, ended) == ([1770.0], ["read"] * (len(ended) - 1) + ["closed"]), 
                 self.assertEqual(child.exitcode, 0)
 
 
+class Only:
+    """An array of another library, which has DLPack and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class Surroundings(Case):
+    """What other libraries, notebooks and people at a prompt expect."""
+
+    def setUp(self):
+        super().setUp()
+        self.path_of = self.path("m.zt")
+        self.values = {"layers.0.weight": numpy.arange(6, dtype="f4").reshape(2, 3), "layers.0.bias": numpy.ones(2, "f4"),
+                       "<scale>": numpy.array(2.5)}
+        ztstream.save_file(self.values, self.path_of)
+
+    def test_dlpack(self):
+        with ztstream.open(self.path_of) as file:
+            for name, array in self.values.items():
+                self.assertEqual(numpy.from_dlpack(file[name]).tolist(), array.tolist())
+        data = ztstream.save({"a": Only(numpy.arange(6).reshape(2, 3)), "b": Only(numpy.arange(6)[::2])})
+        self.assertEqual({name: array.tolist() for name, array in ztstream.load(data).items()}, {"a": [[0, 1, 2], [3, 4, 5]], "b": [0, 2, 4]})
+
+    def test_types(self):
+        """Names, and dtypes of numpy."""
+        bits = numpy.arange(4, dtype="u2")
+        with ztstream.Writer(self.path("t.zt")) as out:
+            for i, kind in enumerate((numpy.float16, numpy.dtype("f2"), "f16", "float16", "half")):
+                out.add(f"a{i}", bits, dtype=kind)
+            out.add("bytes", bytes(16), dtype=float)
+            out.add_object("parts", "example.pair/1", (2,), {"first": (bits, numpy.int16), "second": (bytes(2), numpy.bool_)})
+            with out.begin("rows", numpy.int32, (None, 2)) as rows:
+                rows.write(numpy.zeros((3, 2), "i4"))
+            for wrong in (5, object(), [1]):
+                with self.assertRaisesRegex(ztstream.ArgumentError, "a type is a text such as 'f32' or a dtype"):
+                    out.add("x", bits, dtype=wrong)
+        with ztstream.open(self.path("t.zt")) as file:
+            self.assertEqual({file[f"a{i}"].dtype for i in range(5)}, {"f16"})
+            self.assertEqual((file["bytes"].dtype, file["bytes"].shape, file["rows"].dtype), ("f64", (2,), "i32"))
+            self.assertEqual([part.dtype for part in file["parts"].parts.values()], ["i16", "bool"])
+        ztstream.convert(self.path_of, self.path("half.zt"), dtype=numpy.float16)
+        self.assertEqual(ztstream.open(self.path("half.zt"))["layers.0.weight"].dtype, "f16")
+
+    def test_prompts(self):
+        file = ztstream.open(self.path_of)
+        self.assertEqual(repr(file), f"<File '{self.path_of}' zt 1.2.0, 3 tensors>")
+        page = file._repr_html_()
+        self.assertIn("<td>layers.0.weight</td><td>f32</td><td>[2, 3]</td><td>raw</td><td>24</td>", page)
+        self.assertIn("&lt;scale&gt;", page)
+        self.assertNotIn("<scale>", page)
+        self.assertEqual(file._ipython_key_completions_(), list(file))
+        for name, near in (("layers.0.wieght", "near it: 'layers.0.weight'"), ("layers.0", "near it: 'layers.0.bias', 'layers.0.weight'"),
+                           ("zzz", None)):
+            for call in (lambda: file[name], lambda: file.numpy([name])):
+                with self.subTest(name), self.assertRaises(KeyError) as raised:
+                    call()
+                self.assertEqual(str(raised.exception), f"{self.path_of}: there is no tensor {name!r}" + (f"; {near}" if near else ""))
+        scale, bias = file["<scale>"], file["layers.0.bias"]
+        self.assertEqual((float(scale), int(scale), bool(scale), scale.item(), bias.tolist(), bool(bias)), (2.5, 2, True, 2.5, [1, 1], True))
+        with self.assertRaises((ValueError, TypeError)):
+            float(bias)
+        file.close()
+        self.assertIn("closed", repr(file) + file._repr_html_())
+        many = ztstream.save({f"t{i}": numpy.array(i) for i in range(300)})
+        self.assertIn("<p>and 100 more</p>", ztstream.open(many)._repr_html_())
+
+    def test_sources(self):
+        """A path in bytes is none; fsspec's files are opened, and its URLs where it is installed."""
+        with self.assertRaisesRegex(ztstream.ArgumentError, f"^bytes are the content of a file; the path is '{self.path_of}'$"):
+            ztstream.open(os.fsencode(self.path_of))
+        opened = type("OpenFile", (), {"fs": None, "open": lambda _: io.BytesIO(pathlib.Path(self.path_of).read_bytes())})
+        for source in (opened(), pathlib.Path(self.path_of)):
+            self.assertEqual(ztstream.load(source)["layers.0.bias"].tolist(), [1, 1])
+        with self.assertRaises(ztstream.Error):
+            ztstream.open("nope://m.zt")
+        try:
+            import fsspec
+        except ImportError:
+            return
+        with fsspec.open("memory://m.zt", "wb") as out:
+            ztstream.save_file(self.values, out)
+        for source in ("memory://m.zt", fsspec.open("memory://m.zt"), fsspec.open("memory://m.zt").open()):
+            with ztstream.open(source) as file:
+                self.assertTrue(file.verify().verified)
+                self.assertEqual(file["layers.0.bias"].tolist(), [1, 1])
+
+    def test_more_of_the_program(self):
+        out = self.path("s/m.zt")
+        os.mkdir(self.path("s"))
+        ztstream.convert(self.path_of, out, shards=2)
+        joined = ztstream.join(sorted(pathlib.Path(self.path("s")).glob("m-*.zt")), out, force=True)
+        self.assertTrue(joined["ok"])
+        self.assertEqual(ztstream.id(out + ".index.json"), ztstream.id(self.path_of))
+        self.assertRegex(ztstream.id(self.path_of, digest="xxh3"), "^xxh3:")
+        self.assertEqual(ztstream.show(self.path_of, "layers.0.weight[1,:2]")["values"], [3, 4])
+        with self.assertRaises(ztstream.ArgumentError):
+            ztstream.show(self.path_of)
+
+
 class Errors(Case):
     def test_what_they_advise(self):
         """Slips of somebody who is new: each message says what to write instead."""
@@ -614,9 +720,7 @@ class Errors(Case):
                  "w.npz: .zt files are written, and this name ends like another format's"),
                 (lambda: ztstream.save_file(module, self.path("m.zt")),
                  "tensors are a dict of names and arrays; that of a module is its state_dict()"),
-                (lambda: ztstream.save_file({"m": w}, self.path("m.zt")),
-                 "tensor 'm' is a dict: name its tensors 'm.NAME', and those of what is not dense, such as sparse tensors, "
-                 "add with add_object of a Writer"),
+                (lambda: ztstream.save_file({"m": {0.5: w}}, self.path("m.zt")), "a key of 'm' is 0.5; keys are texts and whole numbers"),
                 (lambda: ztstream.load_file(path, "w"), "names are a list: ['w']; one tensor is file['w']"),
                 (lambda: ztstream.open(DATA / "gguf/little.gguf")["q8"].numpy(), None)):
             with self.subTest(message), self.assertRaises(ztstream.Error) as raised:
@@ -853,6 +957,23 @@ class Torch(Case):
                         part.fill_(1)
                 for index in (3, None, True, (..., 2), numpy.s_[2:4, 1]):
                     self.assertTrue(torch.equal(file["b"].torch(index=index), tensors["b"][index]), index)
+
+    def test_dlpack_and_types(self):
+        torch, path = self.torch, self.path("m.zt")
+        with ztstream.Writer(path) as out:
+            out.add("w", Only(torch.arange(6).bfloat16().reshape(2, 3).t()))
+            out.add("bits", numpy.arange(3, dtype="u2"), dtype=torch.bfloat16)
+        with ztstream.open(path) as file:
+            self.assertEqual((file["w"].dtype, file["bits"].dtype), ("bf16", "bf16"))
+            for made in (torch.as_tensor(file["w"]), torch.from_dlpack(file["w"])):
+                self.assertEqual((made.dtype, made.tolist()), (torch.bfloat16, [[0, 3], [1, 4], [2, 5]]))
+            with torch.device("meta"):
+                self.assertEqual(file.torch()["w"].device.type, "cpu")
+        values = numpy.zeros((1 << 12, 1 << 10), "f4")
+        ztstream.save_file({"large": values}, path, overwrite=True)
+        begin = time.monotonic()
+        self.assertEqual(torch.as_tensor(ztstream.open(path)["large"]).shape, values.shape)
+        self.assertLess(time.monotonic() - begin, 1 if not SLOW else 60)
 
     def without_values(self):
         """{what it is: a tensor of torch of which this process has no values}, and what is said of each."""

@@ -1,4 +1,5 @@
 """Writing by the package: what is added, ties, streams, attributes, file objects, and that nothing is left after an exception."""
+import gc
 import io
 import math
 import os
@@ -95,12 +96,109 @@ class Writing(Case):
         both = {"l": swapped[1].view("<f8"), "b": swapped[1]}
         with mock.patch.object(_writer, "_KEPT", 1 << 20), ztstream.open(other) as file:
             for values in (dict(zip("abcd", swapped)), dict(file), both,
-                           {name: array.view("<f8").byteswap().tolist() for name, array in zip("ab", swapped)},
                            {name: array.reshape(-1, 2).T for name, array in zip("abcd", swapped)}):
                 ztstream.save_file(values, path, overwrite=True)
                 with ztstream.open(path) as written:
                     for name, value in values.items():
                         self.assertEqual(written[name].numpy().tobytes(), little(numpy.asarray(value)), name)
+
+    STATE = {"model": {"0.weight": numpy.arange(6.0).reshape(2, 3), "0.bias": numpy.ones(2, "f4")},
+             "optimizer": {"state": {0: {"step": numpy.array(3.0), "exp_avg": numpy.zeros((2, 3))}, 12: {}, -1: {"x": None}},
+                           "param_groups": [{"lr": 1e-3, "betas": (0.9, 0.999), "foreach": None, "params": [0, 1], "fused": True}]},
+             "epoch": 7, "name": "é\0", "bytes": b"\0\xff", "rng": (3, [numpy.arange(4, dtype="u4"), "x"], ()), "nan": float("inf"),
+             "nothing": {}, "none": [], "mixed": {"a": 1, 5: [(1, 2), [3]]}, "most": 2**64 - 1, "$bytes": {"$bytes": "00"}}
+
+    def same(self, first, second, at=""):
+        """Also of the same types."""
+        if isinstance(first, numpy.ndarray):
+            self.assertTrue(numpy.array_equal(first, second) and first.dtype == second.dtype, at)
+            return
+        self.assertIs(type(first), type(second), at)
+        if isinstance(first, dict):
+            self.assertEqual({*first}, {*second}, at)
+            for key, value in first.items():
+                self.same(value, second[key], f"{at}.{key}")
+        elif isinstance(first, (list, tuple)):
+            self.assertEqual(len(first), len(second), at)
+            for number, value in enumerate(first):
+                self.same(value, second[number], f"{at}.{number}")
+        else:
+            self.assertEqual(first, second, at)
+
+    def test_states(self):
+        """Nested ones come back as they were."""
+        path = self.path("x.zt")
+        for state in (self.STATE, [numpy.ones(2), {"a": numpy.zeros(3)}], (numpy.ones(1), 5), {"w": numpy.ones(2), "epoch": 3}, {},
+                      {3: numpy.ones(2)}, {"w": numpy.ones(2)}, {"deep": [[[[{"w": (numpy.ones(1),)}]]]]}):
+            for options in ({}, {"attributes": {"format": "pt"}, "compress": "planes"}, {"spec": "2.0"}):
+                ztstream.save_file(state, path, overwrite=True, **options)
+                self.same(ztstream.load(path), state)
+            self.same(ztstream.load(ztstream.save(state)), state)
+        with ztstream.open(ztstream.save(self.STATE)) as file:
+            self.assertEqual(file["optimizer.state.0.step"].numpy(), 3)
+            self.assertEqual((file.attributes["epoch"], file.attributes["optimizer.param_groups.0.lr"]), (7, 1e-3))
+        ztstream.save_file({"w": numpy.ones(2)}, path, attributes={"format": "pt"}, overwrite=True)
+        self.assertEqual(list(ztstream.load(path)), ["w"])
+        tied = numpy.ones(1000)
+        self.assertLess(len(ztstream.save({"a": {"x": tied}, "b": [tied]})), 12000)
+        ztstream.save_file({"l": [numpy.ones(1), numpy.ones(2)], "d": {"k": numpy.ones(3)}}, path, overwrite=True)
+        ztstream.convert(path, path + ".part.zt", exclude="l.0")
+        self.same(ztstream.load(path + ".part.zt"), {"l": {1: numpy.ones(2)}, "d": {"k": numpy.ones(3)}})
+
+    def test_states_that_are_refused(self):
+        one, holds = numpy.ones(1), {}
+        holds["itself"] = holds
+        for state, says in (({1: one, "1": one}, "the state' has '1' as a text and as a number"), ({"a": {2.5: 1}}, "a key of 'a' is 2.5"),
+                            ({"a": {True: 1}}, "a key of 'a' is True"), ({"": one}, "a key without a name"), (holds, "holds itself"),
+                            ({"a": {"b.c": one, "b": {"d": one}}}, "'a.b.c' is a key 'b.c' of 'a', and would be taken for one of 'a.b'"),
+                            ({"a.b": one, "a": {"b": one}}, "two values of the state have the name 'a.b'"),
+                            ({"a": {1, 2}}, "elements of object are no numbers"), ({"a": {"b": 1 << 64}}, "does not fit 64 bits"),
+                            ({"format": "x"}, "'format' is a value of the state, and an attribute"),
+                            (numpy.ones(3), "tensors are a dict"), ("x", "tensors are a dict")):
+            with self.subTest(says), self.assertRaises(ztstream.ArgumentError) as raised:
+                ztstream.save_file(state, self.path("x.zt"), attributes={"format": "pt"})
+            self.assertIn(says, str(raised.exception))
+        self.assertEqual(os.listdir(self.folder), [])
+        for kinds in (5, {"containers": 5}, {"containers": {"a": "set"}}, {"containers": {"a": 5}}, {"containers": {"a": [[1]]}}, {"others": []}, None):
+            data = ztstream.save({"w": one}, attributes={"ztstream.state": kinds})
+            with self.subTest(kinds), self.assertRaisesRegex(ztstream.FormatError, "'ztstream.state'.* is malformed"):
+                ztstream.load(data)
+
+    def test_background(self):
+        """It returns when the tensors are copied; one at a time is written."""
+        path, values = self.path("x.zt"), numpy.zeros(1 << 20)
+        begun, go = threading.Event(), threading.Event()
+
+        class Slow(io.BytesIO):
+            def write(self, data):
+                begun.set()
+                go.wait(30)
+                return super().write(data)
+
+        slow = Slow()
+        pending = ztstream.save_file({"w": values, "tied": values, "epoch": 3}, slow, background=True)
+        values[:] = 1
+        self.assertTrue(begun.wait(30))
+        self.assertEqual((pending.done(), pending.wait(0.01)), (False, False))
+        self.assertIn("being written", repr(pending))
+        threading.Timer(0.1, go.set).start()
+        with ztstream.save_file({"w": values}, path, background=True) as second:  # which waits for the first
+            self.assertTrue(pending.done() and pending.wait())
+        self.assertTrue(second.done())
+        self.assertEqual((ztstream.load(slow)["w"].sum(), ztstream.load(slow)["epoch"], ztstream.load(path)["w"].sum()), (0, 3, 1 << 20))
+        self.assertLess(len(slow.getvalue()), 9 << 20)
+        failed = ztstream.save_file({"w": values}, path, background=True)
+        for _ in range(2):
+            with self.assertRaises(ztstream.ExistsError):
+                failed.wait()
+        with self.assertWarnsRegex(RuntimeWarning, "x.zt was not written, and nobody waited for it: .*there already|exists"):
+            failed = ztstream.save_file({"w": values}, path, background=True)
+            failed._thread.join()
+            _writer.Pending._last = failed = None
+            gc.collect()
+        done = run("import os\nztstream.save_file({'w': numpy.ones(1 << 20)}, sys.argv[1], background=True)", self.path("exit.zt"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(ztstream.load(self.path("exit.zt"))["w"].sum(), 1 << 20)
 
     def test_ties_of_mappings(self):
         """Handles of a raw file share what they share there; what a mapping makes for each name shares nothing."""
