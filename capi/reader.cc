@@ -469,8 +469,9 @@ zts_status zts_reader_get_text(const zts_reader* reader, const char* key, const 
 }
 
 zts_status zts_reader_get_int(const zts_reader* reader, const char* key, std::int64_t* value) {
-  return Get(reader, key, "an integer of 64 bits", value,
-             [](const zt::Value& held) { return held.Number<std::int64_t>(); });
+  return Get(reader, key, "an integer of 64 bits", value, [](const zt::Value& held) {
+    return held.AsDouble() == nullptr ? held.Number<std::int64_t>() : std::nullopt;  // 1.0 is none
+  });
 }
 
 zts_status zts_reader_get_double(const zts_reader* reader, const char* key, double* value) {

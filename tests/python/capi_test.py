@@ -75,6 +75,7 @@ class Stays(Case):
 
 CPP = r"""
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <ztstream/ztstream.h>
 using namespace std::string_literals;
@@ -87,6 +88,73 @@ void Says(Call call) {
   } catch (const ztstream::Error& error) {
     std::printf("%d %s\n", static_cast<int>(error.code()), error.what());
   }
+}
+
+struct Memory : ztstream::Sink {
+  std::string bytes;
+  std::uint64_t total = 0, most = UINT64_MAX;
+  bool aborted = false;
+  void Append(const void* data, std::size_t size) override {
+    if (bytes.size() + size > most) throw std::string("it is full");
+    bytes.append(static_cast<const char*>(data), size);
+  }
+  void Finish(std::uint64_t size) override { total = size; }
+  void Abort() noexcept override { aborted = true; }
+};
+
+int More() {
+  Memory memory;
+  ztstream::Writer writer(memory, "my bytes");
+  writer.Set("int", 1); writer.Set("long", 2L); writer.Set("long long", 3LL); writer.Set("unsigned", 4u);
+  writer.Set("size_t", sizeof(int)); writer.Set("unsigned long long", ~0ULL); writer.Set("short", short{-5});
+  writer.Set("char", 'A'); writer.Set("float", 0.5f); writer.Set("bool", false); writer.Set("view", std::string_view("text", 2));
+  writer.Set("whole", 1.0);
+  writer.SetJson("{\"list\": [1, {\"a\": null}]}");
+  writer.Add("flags", {3}, std::vector<bool>{true, false, true});
+  writer.Add("long longs", {2}, std::vector<long long>{1, -2});
+  writer.Add("unsigned long longs", {1}, std::vector<unsigned long long>{~0ULL});
+  writer.Begin("grows", "i16", {0, 2}, "{\"unit\": \"m\"}");
+  for (std::int16_t row[2] = {0, 1}; row[0] < 3; ++row[0]) writer.Append(row, sizeof row);
+  writer.SetLeadingDimension(3);
+  writer.End();
+  const float values[2] = {1, 2};
+  const std::uint64_t at[4] = {0, 1, 2, 0};
+  writer.AddObject("sparse", "sparse_coo", {4, 3}, {{"values", "f32", values, 8}, {"coords", "u64", at, 32}});
+  writer.BeginObject("pair", "example.pair/1", {2}, {{"first", "u8"}, {"second", "f32"}}, "{\"n\": 1}");
+  writer.Append("ab", 2);
+  writer.Next();
+  writer.Append(values, sizeof values);
+  writer.End();
+  std::printf("%d\n", zts_writer_flush(writer.native()));
+  writer.Finish();
+  std::printf("%d %d\n", memory.total == memory.bytes.size(), memory.aborted);
+
+  const ztstream::Reader reader(memory.bytes.data(), memory.bytes.size());
+  std::puts(reader.Attributes().c_str());
+  std::printf("%zu %s\n", zts_reader_count(reader.native()), reader.Attributes(reader.Find("grows")).c_str());
+  const auto flags = reader.Read<bool>("flags");
+  std::printf("%d%d%d %lld %llu\n", int(flags[0]), int(flags[1]), int(flags[2]), reader.Read<long long>("long longs")[1],
+              reader.Read<unsigned long long>("unsigned long longs")[0]);
+  const auto shape = reader.Object(reader.Find("grows")).shape;
+  std::printf("%d %d %d\n", int(shape[0]), int(shape[1]), reader.Read<std::int16_t>("grows")[4]);
+  std::printf("%zu %s\n", reader.Object(reader.Find("pair")).components, reader.Component(reader.Find("pair"), 1).role);
+  Says([&] { reader.Int("whole"); });
+  Says([&] { reader.Read<float>("pair"); });
+  Says([] { ztstream::Reader("nothing", 7); });
+
+  Memory small;
+  small.most = 100;
+  try {
+    ztstream::Writer full(small);
+    full.Add("w", {1000}, std::vector<double>(1000));
+    full.Finish();
+    std::puts("nothing");
+  } catch (const std::string& thrown) {
+    std::printf("%s %d\n", thrown.c_str(), small.aborted);
+  }
+  ztstream::Writer moved = ztstream::Writer(small), other(memory);
+  other = std::move(moved);
+  return 0;
 }
 
 int main(int, char** argv) {
@@ -122,6 +190,7 @@ int main(int, char** argv) {
   const ztstream::Reader odd(argv[2]);
   Says([&] { odd.Map<float>("w"); });
   std::printf("%g\n", double(odd.Read<float>("w")[1]));
+  return More();
 }
 """
 
@@ -132,8 +201,10 @@ class Classic(Case):
         compiler = next(filter(None, map(shutil.which, ("g++", "c++", "clang++-19"))), None)
         if compiler is None:
             self.skipTest("no C++ compiler")
+        subprocess.run([compiler, "-x", "c", "-Wall", "-Wextra", "-Werror", "-std=c89", f"-I{ROOT}/capi/include", "-fsyntax-only", "-"],
+                       input="#include <ztstream/ztstream.h>\n", check=True, text=True)
         library = os.environ["ZTSTREAM_LIBRARY"]
-        subprocess.run([compiler, "-x", "c++", "-Wall", "-Wextra", "-pedantic", "-Werror", "-std=c++17", "-O1",
+        subprocess.run([compiler, "-x", "c++", "-Wall", "-Wextra", "-pedantic", "-Werror", "-Wold-style-cast", "-std=c++17", "-O1",
                         f"-I{ROOT}/capi/include", "-o", self.path("a.out"), "-", "-x", "none", library,
                         f"-Wl,-rpath,{os.path.dirname(library)}"], input=CPP, check=True, text=True)
         odd = self.path("odd.safetensors")
@@ -144,7 +215,14 @@ class Classic(Case):
         self.assertEqual(done.stdout.splitlines(), [
             cut, cut, cut, cut, "0 wrong, 7, 8", "1 3", cut,
             '{"n":3,"k\\u0000y":"v","text":"a\\u0000b\\u0001\\"\\\\\\u001f\u00e4","plain":"x"}',
-            "5 tensor 'w': its values lie at an odd address of the file; Read copies them", "1"])
+            "5 tensor 'w': its values lie at an odd address of the file; Read copies them", "1",
+            "0", "1 0",
+            '{"int":1,"bool":false,"char":65,"list":[1,{"a":null}],"long":2,"view":"te","float":0.5,"short":-5,"whole":1.0,"size_t":4,'
+            '"unsigned":4,"long long":3,"unsigned long long":18446744073709551615}',
+            '6 {"unit":"m"}', "101 -2 18446744073709551615", "3 2 2", "2 second", "2 memory: attribute 'whole' is not an integer of 64 bits",
+            "2 tensor 'pair': it is not a dense tensor but example.pair/1",
+            "4 memory: its format is not recognised (safetensors, npy, npz, gguf, torch, onnx, hdf5 and zt are); it may be damaged, or its "
+            "format has to be named", "it is full 1"])
         self.assertEqual(sorted(os.listdir(self.folder)), ["a.out", "odd.safetensors", "x.zt"])
 
 

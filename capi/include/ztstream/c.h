@@ -14,6 +14,7 @@
  *   - Tensor bytes are little-endian and in C order.
  *   - A null pointer is ZTS_INVALID_ARGUMENT, unless the comment allows it. The zts_..._free
  *     functions take null and do nothing.
+ *   - Functions of the caller must not throw, or leave by longjmp: the process would end.
  *   - Several threads may use a reader at once, and one at a time a writer. A forked child may use
  *     a reader, unless it reads a URL: then calls that read are ZTS_MISUSE there.
  *   - A released function or struct member keeps its meaning. zts_abi() grows with additions.
@@ -37,9 +38,9 @@ extern "C" {
 /* The value, or more, that zts_abi() returns in a library with all of this header. */
 #define ZTS_ABI 1
 /* The length of a name that ends at its first zero byte. */
-#define ZTS_TERMINATED ((size_t)-1)
+#define ZTS_TERMINATED SIZE_MAX
 /* Stands for the file instead of the number of an object. */
-#define ZTS_FILE ((size_t)-1)
+#define ZTS_FILE SIZE_MAX
 /* A size that is known only at the end of the data. */
 #define ZTS_UNKNOWN UINT64_MAX
 
@@ -189,7 +190,8 @@ typedef struct zts_component {
   const char* storage;  /* the storage type: "bf16", "u8" */
   const char* encoding; /* "raw", "zstd", ...; "" where the input's format does not tell */
   const char* digest;   /* "crc32c:0x1234ABCD"; "" where there is none */
-  const char* file;     /* the file in which it lies */
+  /* The file in which it lies; of a shard of 2.0 the root's path, ": shard " and the shard's name. */
+  const char* file;
   /* Of the stored bytes in that file; ZTS_UNKNOWN if they do not lie in it unchanged. */
   uint64_t offset;
   uint64_t length; /* of the stored bytes; ZTS_UNKNOWN likewise */
