@@ -89,11 +89,58 @@ x: changed by 0.5 of its norm, at most 0.5
 
     def test_examples_say_what_they_take(self):
         for name, words in (("stream_checkpoints", "FOLDER [STEPS]"), ("compare_finetunes", "A B"),
-                            ("convert_shards", "CHECKPOINT OUT.zt COUNT"), ("load_module", "CHECKPOINT")):
-            if name == "load_module" and importlib.util.find_spec("torch") is None:
+                            ("convert_shards", "CHECKPOINT OUT.zt COUNT"), ("load_module", "CHECKPOINT"), ("train_module", "FILE.zt [STEPS]"),
+                            ("from_pretrained", "FOLDER"), ("tensor_parallel", "CHECKPOINT RANK COUNT"), ("notebook", "CHECKPOINT")):
+            source = (ROOT / f"examples/python/{name}.py").read_text()
+            if name in ("train_module", "from_pretrained", "tensor_parallel", "notebook"):
+                self.assertLess(source.count("\n"), 25, name)
+            self.assertIn(f"[{name}.py]", (ROOT / "docs/PYTHON.md").read_text())
+            if "import torch" in source and importlib.util.find_spec("torch") is None:
                 continue
             done = self.run_script(ROOT / f"examples/python/{name}.py")
             self.assertEqual((done.returncode, done.stderr), (1, f"usage: {name}.py {words}\n"))
+
+    def test_tensor_parallel(self):
+        """Ranks hold all of each matrix together, rows or columns."""
+        tensors = {"q_proj.weight": numpy.arange(24.0).reshape(4, 6), "o_proj.weight": numpy.arange(24.0).reshape(6, 4), "norm": numpy.ones(3)}
+        ztstream.save_file(tensors, self.folder / "m.zt", compress="planes", min_gain=-1)
+        sys.path.insert(0, str(ROOT / "examples/python"))
+        self.addCleanup(sys.path.remove, str(ROOT / "examples/python"))
+        import tensor_parallel
+        parts = [tensor_parallel.mine(self.folder / "m.zt", rank, 2) for rank in range(2)]
+        for name, array in tensors.items():
+            held = [part[name] for part in parts]
+            whole = held[0] if name == "norm" else numpy.concatenate(held, axis=int(name[0] == "o"))
+            self.assertTrue(numpy.array_equal(whole, array), name)
+        done = self.run_script(ROOT / "examples/python/tensor_parallel.py", "m.zt", 1, 2)
+        self.assertEqual((done.stdout, done.stderr), ("norm (3,)\no_proj.weight (6, 2)\nq_proj.weight (2, 6)\n", ""))
+
+    def test_notebook(self):
+        ztstream.save_file({"layers.0.w": numpy.ones((2, 3)), "b": numpy.ones(2)}, self.folder / "m.zt")
+        done = self.run_script(ROOT / "examples/python/notebook.py", "m.zt")
+        self.assertEqual((done.stdout, done.stderr), ("<File 'm.zt' zt 1.2.0, 2 tensors>\n<Tensor 'layers.0.w' f64 2x3 raw> 1.0\n"
+                                                      "m.zt: there is no tensor 'layers.0.'; near it: 'layers.0.w'\n", ""))
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
+    def test_train_module(self):
+        """Twice ten steps are twenty steps."""
+        example = ROOT / "examples/python/train_module.py"
+        runs = [self.run_script(example, *words) for words in (("a.zt", 10), ("a.zt", 10), ("b.zt", 20))]
+        self.assertEqual([done.stderr for done in runs if "Error" in done.stderr], [])
+        self.assertTrue(runs[0].stdout.startswith("step 10: "))
+        self.assertEqual(runs[1].stdout, runs[2].stdout)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "torch is not installed")
+    def test_from_pretrained(self):
+        (self.folder / "hub").mkdir()
+        from ztstream.safetensors_compat import numpy as compat
+        compat.save_file({"0.weight": numpy.ones((5, 4), "f4"), "0.bias": numpy.ones(5, "f4")}, self.folder / "hub/model.safetensors",
+                         {"format": "pt"})
+        (self.folder / "hub/config.json").write_text('{"sizes": [4, 5]}')
+        ztstream.convert(self.folder / "hub", self.folder / "m.zt")
+        for source in ("hub", "m.zt"):
+            done = self.run_script(ROOT / "examples/python/from_pretrained.py", source)
+            self.assertIn("Linear(in_features=4, out_features=5, bias=True)", done.stdout)
 
     def test_load_module(self):
         try:
