@@ -462,8 +462,20 @@ class File(Mapping[str, Tensor]):
             state = self._many(names, copy or pin, types, mapped, made, {})
         if str(device) == "cpu":
             return state
-        return {name: ({role: part.to(device) for role, part in value.items()} if isinstance(value, dict)
-                       else value.to(device)) for name, value in state.items()}
+        moved: Dict[Any, Any] = {}  # tied tensors stay tied
+
+        def to_device(value):
+            if isinstance(value, dict):
+                return {role: to_device(part) for role, part in value.items()}
+            key = value.data_ptr(), value.dtype, value.shape, value.stride()
+            if not value.numel() or key not in moved:
+                moved[key] = value.to(device, non_blocking=pin)
+            return moved[key]
+
+        out = {name: to_device(value) for name, value in state.items()}
+        if pin and torch.device(device).type == "cuda":
+            torch.cuda.synchronize(device)
+        return out
 
     def read(self, names: Optional[Iterable[str]] = None, *, out: Mapping[str, Any],
              threads: Optional[int] = None, dequantize: Optional[str] = None) -> None:

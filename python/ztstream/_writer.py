@@ -353,15 +353,18 @@ class Stream:
         """Ends the tensor; its size must agree with its shape."""
         if self._done:
             return
-        self._done, writer = True, self._writer
+        writer = self._writer
         if self._open_end:
             row = _types.find(self._dtype)[1]
             for each in self._shape[1:]:
                 row *= each
             rows, rest = divmod(self._bytes, row) if row else (0, self._bytes)
             if rest:
-                raise ArgumentError(f"tensor {self._name!r}: {self._bytes} bytes are no whole number of rows", None, self._name)
+                raise ArgumentError(f"tensor {self._name!r}: {self._bytes} bytes are no whole number of rows; write the rest of the last",
+                                    None, self._name)
+            self._done = True
             writer._call(_c.c.writer_set_leading_dimension, rows)
+        self._done = True
         writer._call(_c.c.writer_end)
 
     def __enter__(self) -> "Stream":

@@ -301,7 +301,7 @@ class Ranks(EndToEnd):
         self.written("own", files)
         done = self.expect(0, "convert", self.path("own"), "-o", self.path("own.zt"))
         self.assertIn(b"attributes differ between the files of ranks, and the first is kept: 'rank'\n", done.stderr)
-        self.assertEqual(read_zt(self.path("own.zt"))["attributes"], {"rank": 0, "epoch": 3})
+        self.assertEqual(read_zt(self.path("own.zt"))["attributes"], {"rank": 0, "epoch": 3, "ztstream.state": {"containers": {}}})
 
     def test_files_that_do_not_say_their_part(self):
         content = archive(dictionary(w=tensor((4,), (1,))))

@@ -24,8 +24,9 @@ COUNT = int(os.environ.get("ZT_INTERRUPTS", "24"))
 
 # Each way is a function that takes milliseconds. What it leaves behind when it is interrupted is what is looked for.
 WAYS = '''
-import io, os, random, signal, sys, threading, time
+import ctypes, io, os, random, signal, sys, threading, time
 import ztstream
+from ztstream import safetensors_compat as compat
 os.chdir(sys.argv[1])
 random.seed(int(sys.argv[3]))
 data = random.randbytes(6 << 20) if hasattr(random, "randbytes") else os.urandom(6 << 20)
@@ -44,7 +45,12 @@ def writer():
         fill(out)
 
 def save():
-    ztstream.save_file({}, "out.zt", overwrite=True, sync=False)
+    ztstream.save_file({"a": {"b": [1, (2.5, None)], 3: "x" * 10000}}, "out.zt", overwrite=True, sync=False)
+
+def safetensors():
+    held = (ctypes.c_char * len(data)).from_buffer_copy(data)
+    spec = compat.TensorSpec(dtype="float32", shape=shape, data_ptr=ctypes.addressof(held), data_len=len(data))
+    compat.serialize_file({"a": spec, "b": spec}, "out.zt")
 
 def object():
     with ztstream.Writer(io.BytesIO(), compress="zstd") as out:
@@ -132,7 +138,7 @@ class Moments(Case):
         self.assertLess(float(late), patience, way)
 
     def test_writing(self):
-        for way in ("writer", "save", "object"):
+        for way in ("writer", "save", "object", "safetensors"):
             with self.subTest(way):
                 self.interrupt(way, COUNT)
 
