@@ -68,7 +68,8 @@ def interruptibly(work, cancel=None, *, leave=False, foreign=False):
     call = _Call(work, foreign)
     try:
         _thread.start_new_thread(call.run, ())
-        call.wait()
+        while not call.ended:
+            call.wait(_PATIENCE)  # a signal that came just before the wait does not end it
     except BaseException:
         while not call.stopped(cancel, leave):
             pass

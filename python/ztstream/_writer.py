@@ -5,6 +5,7 @@ import operator
 import os
 import sys
 import threading
+import time
 import warnings
 import weakref
 from ctypes import byref, c_uint64, c_void_p, sizeof
@@ -445,7 +446,7 @@ class Pending:
     def __init__(self, path, entries, write):
         self.path, self._error, self._told = path, None, False
         if Pending._last is not None:
-            Pending._last._thread.join()
+            Pending._last._joined(None)
         copies = collections.deque((name, data if data is None or data.fresh else data.copied(), first) for name, data, first in entries)
 
         def taken():
@@ -466,9 +467,14 @@ class Pending:
         """Whether it has ended: written, or failed."""
         return not self._thread.is_alive()
 
+    def _joined(self, timeout):
+        end = None if timeout is None else time.monotonic() + timeout
+        while not self.done() and (end is None or time.monotonic() < end):  # in steps, between which Ctrl-C is seen
+            self._thread.join(0.1 if end is None else min(0.1, max(0, end - time.monotonic())))
+
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the file is there, or raises why it is not. False if that takes longer."""
-        self._thread.join(timeout)
+        self._joined(timeout)
         if not self.done():
             return False
         self._told = True

@@ -97,7 +97,7 @@ class Writing(Case):
     def test_interrupted(self):
         """Ctrl-C while it is written leaves what was there."""
         code = '''
-import os, signal
+import os, signal, time
 from ztstream.safetensors_compat import numpy as compat
 os.chdir(sys.argv[1])
 compat.save_file({"a": numpy.ones(2)}, "m.safetensors")
@@ -109,6 +109,8 @@ def slow(file, data):
     count += 1
     if count == 3:
         os.kill(os.getpid(), signal.SIGALRM)
+    if count >= 3:
+        time.sleep(0.005)
     return real(file, data[:1000])
 os.write = slow
 try:
