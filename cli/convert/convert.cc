@@ -346,35 +346,6 @@ std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& sourc
       "store it"};
 }
 
-// Writes the output file and reports the result.
-Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOptions options,
-             DeltaMaker* delta, const std::vector<std::string>& warnings) {
-  ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,
-                      OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
-  ProgressBar bar(args, "convert");
-  options.progress = [&](const Progress& p) {
-    bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
-  };
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      WriteFile(std::move(sink), source, plan, std::move(options), delta));
-  Completed();
-  bar.End();
-  Json json = args.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
-  Report(args, writer->numeric_findings(), plan, json["warnings"]);
-  if (args.json) {
-    json["output"]["bytes"] = writer->file_bytes();
-    json["timing"] = {{"wall_s", bar.seconds()}};
-    json["numeric"] = ToJson(writer->numeric_findings());
-    return PrintJson(args, json);
-  }
-  if (!args.quiet) {
-    const std::uint64_t files = CountFiles(plan);
-    Note(SummaryText(args.output, plan.objects.size() - files, plan.input_bytes(source),
-                     writer->file_bytes(), bar.seconds(), files));
-  }
-  return OkStatus();
-}
-
 // How much of a plan is stored as differences.
 std::string DeltaText(const Args& args, const DeltaCounts& counts) {
   std::string out = "base " + Printable(args.base.front()) + ": " +
@@ -392,6 +363,36 @@ Json DeltaJson(const Args& args, const DeltaCounts& counts) {
           {"differing", counts.differing},
           {"full", counts.full},
           {"removed", counts.removed}};
+}
+
+// Writes the output file and reports the result.
+Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOptions options,
+             DeltaMaker* delta, const std::vector<std::string>& warnings) {
+  ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink,
+                      OpenSink(args.output, {.overwrite = args.force, .sync = !args.no_sync}));
+  ProgressBar bar(args, "convert");
+  options.progress = [&](const Progress& p) {
+    bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
+  };
+  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
+                      WriteFile(std::move(sink), source, plan, std::move(options), delta));
+  Completed();
+  bar.End();
+  Json json = args.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
+  if (delta != nullptr) json["base"] = DeltaJson(args, delta->Count(plan));
+  Report(args, writer->numeric_findings(), plan, json["warnings"]);
+  if (args.json) {
+    json["output"]["bytes"] = writer->file_bytes();
+    json["timing"] = {{"wall_s", bar.seconds()}};
+    json["numeric"] = ToJson(writer->numeric_findings());
+    return PrintJson(args, json);
+  }
+  if (!args.quiet) {
+    const std::uint64_t files = CountFiles(plan);
+    Note(SummaryText(args.output, plan.objects.size() - files, plan.input_bytes(source),
+                     writer->file_bytes(), bar.seconds(), files));
+  }
+  return OkStatus();
 }
 
 // Prints what would be done.
@@ -419,13 +420,19 @@ Status DryRun(const Args& args, TensorSource& source, const Plan& plan,
 StatusOr<std::unique_ptr<DeltaMaker>> MakeDelta(const Args& args, TensorSource& source, Plan& plan,
                                                 WriterOptions& options) {
   if (args.base.empty() || !args.used_bases->empty()) return nullptr;
-  if (args.base.size() > 1)
-    return InvalidArgument("--base: a delta is made from one base, not of several");
   if (args.canonical)
     return InvalidArgument("--canonical is of whole models; leave out it or --base");
   if (!Traits(plan.spec).files)
     return InvalidArgument("--spec " + args.spec + " has no deltas; 1.2 and 2.0 have");
   ZT_ASSIGN_OR_RETURN(auto base, OpenBase(args.base.front(), args.source_options()));
+  for (std::size_t i = 1; i < args.base.size(); ++i) {
+    const std::vector<std::string>& used = *args.used_bases;
+    if (std::ranges::find(used, args.base[i]) != used.end()) continue;
+    return WithFile(
+        InvalidArgument("a delta is made from one base, the first that --base names; this "
+                        "is not one of its own bases"),
+        args.base[i]);
+  }
   const DigestKind kind = args.digest == "sha256" ? DigestKind::kSha256 : DigestKind::kXxh3;
   ZT_ASSIGN_OR_RETURN(auto maker,
                       DeltaMaker::Make(source, std::move(base), args.base.front(), kind));
@@ -452,6 +459,10 @@ Status Convert(const Args& args) {
   }
   ZT_ASSIGN_OR_RETURN(const auto delta, MakeDelta(args, *source, plan, options));
   std::vector<std::string> warnings = WordedWarnings(args, *source);
+  if (delta != nullptr && delta->Count(plan).differing == 0)
+    warnings.push_back("--base " + args.base.front() +
+                       ": nothing is stored as differences, for no tensor has the name, type and "
+                       "shape of one there");
   for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
   for (std::string& warning : UnusedQuant(args, *source)) warnings.push_back(std::move(warning));
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));

@@ -15,6 +15,7 @@ import zt.digest;
 import zt.format;
 import zt.pipeline;
 import zt.source;
+import zt.transform;
 import zt.writer;
 
 namespace zt {
@@ -24,6 +25,8 @@ using namespace delta::internal;
 namespace {
 
 constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
+// Of the digests from which ids are made.
+constexpr DigestKind kIdKind = DigestKind::kXxh3;
 
 // The source, read in pieces of a chunk.
 class ChunkedSource final : public WrappedSource {
@@ -31,7 +34,11 @@ class ChunkedSource final : public WrappedSource {
   explicit ChunkedSource(TensorSource& inner) : WrappedSource(inner), inner_(inner) {
     objects_ = inner.objects();
   }
+  // Reads of the base that are best, for a component of the source.
+  std::map<ComponentId, std::uint64_t> of_base;
+
   std::uint64_t preferred_read(ComponentId id) const override {
+    if (const auto found = of_base.find(id); found != of_base.end()) return found->second;
     const std::uint64_t own = inner_.preferred_read(id);
     if (own == 0 || kChunk % own == 0) return kChunk;
     if (own < kChunk) return (kChunk + own - 1) / own * own;
@@ -57,7 +64,11 @@ struct Flow {
   bool ends_object = false;
   ComponentId base;
   std::shared_ptr<UnorderedReader> apart;
-  std::unique_ptr<Hasher> fresh, old;  // `old` only if the base's digest is wanted
+  // Of the result by the wanted kind; for ids, of both sides. Null if it is not needed.
+  std::unique_ptr<Hasher> wanted, fresh, old;
+  std::string id_digest;  // of the result
+  std::optional<DataRule> rule;
+  std::unique_ptr<ContentCheck> check;  // of the result, if there is a rule
   Part part;
   zt::internal::Mutex mutex;
   std::unordered_map<std::uint64_t, MadeChunk> made;  // by offset
@@ -123,9 +134,9 @@ class Maker final : public DeltaMaker {
   DeltaCounts Count(const Plan& plan) const override {
     DeltaCounts counts;
     std::vector<bool> used(base_->objects().size());
-    const std::vector<bool> differs = Differing(plan);
+    const std::vector<Choice> choices = Choose(plan);
     for (std::size_t i = 0; i < plan.objects.size(); ++i) {
-      (differs[i] ? counts.differing : counts.full)++;
+      (choices[i].differs ? counts.differing : counts.full)++;
       if (const auto base = BaseOf(plan.objects[i])) used[*base] = true;
     }
     for (std::size_t b = 0; b < used.size(); ++b) {
@@ -147,14 +158,14 @@ class Maker final : public DeltaMaker {
     flows_.clear();
     Plan changed = plan;
     SetMember(changed.attributes, kDeltaAttribute, attribute());
-    const std::vector<bool> differs = Differing(plan);
+    const std::vector<Choice> choices = Choose(plan);
     std::vector<ComponentId> wanted;
     for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
       PlannedObject& planned = changed.objects[i];
       ObjectFlow& object = objects_.emplace_back();
       object.result = *planned.object;
-      object.differs = differs[i];
-      AddObject(plan, differs, planned, object, wanted);
+      object.differs = choices[i].differs;
+      AddObject(plan, choices, choices[i].base, planned, object, wanted);
     }
     base_->WillRead(wanted);
     options.stages.push_back(encode_);
@@ -163,15 +174,12 @@ class Maker final : public DeltaMaker {
   }
 
   Status Finish(Writer& writer, bool whole) override {
-    ZT_RETURN_IF_ERROR(WithFile(base_->Finish(), base_path_));
-    if (!whole) return OkStatus();
-    std::string base_id = base_id_;
-    if (base_id.empty()) {
-      ZT_ASSIGN_OR_RETURN(base_id, WithFile(ComputeBaseId(), base_path_));
+    if (whole) {
+      ZT_ASSIGN_OR_RETURN(const std::string base_id, base_id_.empty() ? BaseId() : base_id_);
+      ZT_ASSIGN_OR_RETURN(const std::string id, ResultId());
+      writer.SetAttribute(kDeltaAttribute, Attribute(id, base_id));
     }
-    ZT_ASSIGN_OR_RETURN(const std::string id, ResultId());
-    writer.SetAttribute(kDeltaAttribute, Attribute(id, base_id));
-    return OkStatus();
+    return WithFile(base_->Finish(), base_path_);
   }
 
  private:
@@ -229,35 +237,57 @@ class Maker final : public DeltaMaker {
     return std::nullopt;
   }
 
-  // Which objects of a plan are stored as differences. What shares a blob is stored as what it
-  // shares is.
-  std::vector<bool> Differing(const Plan& plan) const {
-    std::vector<bool> differs(plan.objects.size());
-    for (std::size_t i = 0; i < plan.objects.size(); ++i) {
-      const PlannedObject& planned = plan.objects[i];
-      const Object& object = *planned.object;
-      if (FindMember(object.attributes, kEntryAttribute) != nullptr) continue;
-      const auto base = BaseOf(planned);
-      const bool alike = base && base_->objects()[*base].format == object.format &&
-                         base_->objects()[*base].shape == object.shape;
-      bool all = true;
-      for (std::size_t c = 0; c < planned.components.size(); ++c) {
-        const Component& component = object.components[c];
-        if (const auto& with = planned.components[c].shared_with) {
-          all = all && differs[with->object];
-        } else if (component.bytes != 0) {
-          all = all && alike && Counterpart(*base, component);
-        }
-      }
-      differs[i] = all;
+  // True if an object can be stored as differences from an object of the base.
+  bool IsAlike(const PlannedObject& planned, std::optional<std::uint32_t> base) const {
+    const Object& object = *planned.object;
+    for (std::size_t c = 0; c < planned.components.size(); ++c) {
+      const Component& component = object.components[c];
+      if (planned.components[c].shared_with || component.bytes == 0) continue;
+      if (!base || base_->objects()[*base].format != object.format ||
+          base_->objects()[*base].shape != object.shape || !Counterpart(*base, component))
+        return false;
     }
-    return differs;
+    return true;
   }
 
-  void AddObject(const Plan& plan, const std::vector<bool>& differs, PlannedObject& planned,
-                 ObjectFlow& object, std::vector<ComponentId>& wanted) {
+  // How an object of a plan is stored.
+  struct Choice {
+    bool differs = false;
+    std::optional<std::uint32_t> base;
+  };
+
+  // What shares a blob is stored as what it shares is. The base may know only the name of one that
+  // shares it.
+  std::vector<Choice> Choose(const Plan& plan) const {
+    std::unordered_multimap<std::uint32_t, std::uint32_t> sharers;
+    for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+      const auto& with = plan.objects[i].components.front().shared_with;
+      if (with) sharers.emplace(with->object, i);
+    }
+    std::vector<Choice> choices(plan.objects.size());
+    for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
+      const PlannedObject& planned = plan.objects[i];
+      Choice& choice = choices[i];
+      if (FindMember(planned.object->attributes, kEntryAttribute) != nullptr) continue;
+      choice.base = BaseOf(planned);
+      choice.differs = IsAlike(planned, choice.base);
+      const auto [begin, end] = sharers.equal_range(i);
+      for (auto each = begin; each != end && !choice.differs; ++each) {
+        const auto other = BaseOf(plan.objects[each->second]);
+        if (other && IsAlike(planned, other)) choice = {true, other};
+      }
+      for (const PlannedComponent& component : planned.components) {
+        if (component.shared_with && !choices[component.shared_with->object].differs)
+          choice.differs = false;
+      }
+    }
+    return choices;
+  }
+
+  void AddObject(const Plan& plan, const std::vector<Choice>& choices,
+                 std::optional<std::uint32_t> base, PlannedObject& planned, ObjectFlow& object,
+                 std::vector<ComponentId>& wanted) {
     const Object& from = object.result;
-    const auto base = BaseOf(planned);
     const auto result = std::make_shared<Object>(from);
     object.entry.format = from.format.str();
     object.entry.index = planned.components.front().source.object;
@@ -272,7 +302,7 @@ class Maker final : public DeltaMaker {
       part.role = from.components[c].role.str();
       part.element = from.components[c].element;
       part.bytes = from.components[c].bytes;
-      if (shared && differs[shared->object] != object.differs) {
+      if (shared && choices[shared->object].differs != object.differs) {
         component.shared_with.reset();  // they are not stored alike
         shared.reset();
       }
@@ -284,15 +314,31 @@ class Maker final : public DeltaMaker {
       if (!shared) {
         flow = std::make_unique<Flow>();
         flow->differs = object.differs;
-        flow->fresh = MakeHasher(kind_);
+        flow->fresh = MakeHasher(kIdKind);
+        if (kind_ != kIdKind) flow->wanted = MakeHasher(kind_);
+        flow->rule = object.differs ? RuleOf(from, c, part.bytes) : std::nullopt;
+        if (flow->rule) {
+          flow->check = std::make_unique<ContentCheck>();
+          flow->check->Expect(*flow->rule, from);
+        }
         last = flow.get();
       }
       if (flow != nullptr && object.differs && part.bytes != 0) {
         const auto counterpart = Counterpart(*base, from.components[c]);
         flow->base = *counterpart;
         if (base_->sequential(flow->base)) flow->apart = base_->unordered_reader(flow->base);
-        if (base_id_.empty()) flow->old = MakeHasher(kind_);
+        if (base_id_.empty()) flow->old = MakeHasher(kIdKind);
         wanted.push_back(flow->base);
+        // Else a chunk would be made of two of the base, each of which may be made of two.
+        if (const std::uint64_t grid = base_->preferred_read(flow->base);
+            grid != 0 && grid <= kMaxDeltaChunk) {
+          const std::uint64_t chunk = grid >= kChunk ? grid : kChunk / grid * grid;
+          const Transform* const transform = component.transform.get();
+          const bool shrinks =
+              transform != nullptr && transform->output_unit() < transform->input_unit();
+          source_.of_base[component.source] =
+              shrinks ? chunk / transform->output_unit() * transform->input_unit() : chunk;
+        }
       }
       if (object.differs) {
         result->components[c] = {RoleOf(part), {DType::kU8, ""}, kUnknownSize};
@@ -346,6 +392,9 @@ class Maker final : public DeltaMaker {
     const auto [object, found] = Find(chunk);
     Flow& flow = *found;
     flow.fresh->Update(chunk.bytes());
+    if (flow.wanted != nullptr) flow.wanted->Update(chunk.bytes());
+    if (flow.check != nullptr)
+      flow.check->Add(flow.check->Look(chunk.offset, chunk.bytes()), chunk.bytes());
     if (flow.differs && !chunk.bytes().empty()) {
       MadeChunk made;
       {
@@ -363,7 +412,14 @@ class Maker final : public DeltaMaker {
       chunk.Replace(std::move(made.frame));
     }
     if (!chunk.last) return OkStatus();
-    flow.part.digest = flow.fresh->Finish();
+    if (flow.check != nullptr) {
+      const Object& result = object->result;
+      const Status good = flow.check->Check(*flow.rule, result, CountIndices(result));
+      if (!good.ok())
+        return result.components.size() == 1 ? good : WithComponent(good, flow.part.role);
+    }
+    flow.id_digest = flow.fresh->Finish();
+    flow.part.digest = flow.wanted == nullptr ? flow.id_digest : flow.wanted->Finish();
     if (flow.old != nullptr) {
       const zt::internal::MutexLock lock(base_mutex_);
       base_digests_.emplace(flow.base, flow.old->Finish());
@@ -391,17 +447,16 @@ class Maker final : public DeltaMaker {
         const auto& shared = object.shared[c];
         const Flow& flow = *(shared ? objects_[shared->object].components[shared->component]
                                     : object.components[c]);
-        digests.push_back(flow.part.digest);
+        digests.push_back(flow.id_digest);
       }
       if (!id.Add(object.result, std::move(digests)).ok()) return std::string();
     }
     return id.Finish();
   }
 
-  // Reads what the plan did not need. Empty if 2.0, whose digest it is, cannot say an object.
-  StatusOr<std::string> ComputeBaseId() {
+  // Empty if some of the base was not read, or if 2.0, whose digest it is, cannot say an object.
+  StatusOr<std::string> BaseId() {
     IdOf id;
-    std::vector<std::byte> bytes;
     for (std::uint32_t i = 0; i < base_->objects().size(); ++i) {
       const Object& object = base_->objects()[i];
       std::vector<std::string> digests;
@@ -409,17 +464,11 @@ class Maker final : public DeltaMaker {
         const auto known = base_digests_.find({i, c});
         if (known != base_digests_.end()) {
           digests.push_back(known->second);
-          continue;
-        }
-        if (!base_->CheckReadable(i).ok() || object.components[c].bytes == kUnknownSize)
+        } else if (object.components[c].bytes == 0) {
+          digests.push_back(MakeHasher(kIdKind)->Finish());
+        } else {
           return std::string();
-        const std::unique_ptr<Hasher> hasher = MakeHasher(kind_);
-        for (std::uint64_t at = 0; at < object.components[c].bytes; at += bytes.size()) {
-          bytes.resize(std::min(kChunk, object.components[c].bytes - at));
-          ZT_RETURN_IF_ERROR(AtTensor(*base_, {i, c}, base_->Read({i, c}, at, bytes)));
-          hasher->Update(bytes);
         }
-        digests.push_back(hasher->Finish());
       }
       if (!id.Add(object, std::move(digests)).ok()) return std::string();
     }

@@ -133,6 +133,10 @@ StatusOr<Part> ReadPart(const Value& value) {
   if (chunk == 0 && part.bytes != 0) return Broken("'chunk' is 0");
   const std::uint64_t count =
       part.bytes == 0 ? 0 : part.bytes / chunk + (part.bytes % chunk != 0 ? 1 : 0);
+  for (std::uint64_t k = 0; k < std::min<std::uint64_t>(count, part.chunks.size()); ++k) {
+    if (part.chunks[k].frame > DeltaBound(std::min(chunk, part.bytes - k * chunk)))
+      return Broken("a frame is longer than any of its chunk");
+  }
   if (count != part.chunks.size())
     return Broken("'chunks' has " + std::to_string(part.chunks.size()) + " chunks, 'bytes' has " +
                   std::to_string(count));

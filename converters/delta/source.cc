@@ -21,6 +21,14 @@ using namespace delta::internal;
 
 namespace {
 
+// How many times on the way down a chain a chunk may be made of parts of several chunks of the base:
+// each time doubles what is decoded.
+constexpr std::size_t kMostUneven = 3;
+
+class DeltaSource;
+// The delta that a source is, or wraps; else null.
+const DeltaSource* FindDeltaIn(const TensorSource& source);
+
 // Chunks of the base that are read when it is opened, if its id does not tell that it is the one.
 constexpr std::size_t kSamples = 8;
 
@@ -48,13 +56,17 @@ class AnyOrder {
 };
 
 // The component of an object that has the frames of a part.
-StatusOr<std::uint32_t> StoredAs(const Object& object, const Part& part) {
+StatusOr<std::uint32_t> StoredAs(const TensorSource& delta, std::uint32_t index, const Part& part) {
+  const Object& object = delta.objects()[index];
   const std::string role = RoleOf(part);
   std::uint64_t bytes = 0;
   for (const DeltaChunk& chunk : part.chunks) bytes += chunk.frame;
   for (std::uint32_t c = 0; c < object.components.size(); ++c) {
     const Component& component = object.components[c];
     if (component.role != role || component.element != ElementType{DType::kU8, ""}) continue;
+    const auto form = delta.stored({index, c});
+    if (delta.encoded({index, c}) || (form && form->encoding != Encoding::kRaw))
+      return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) + " is not raw");
     if (part.same_as || component.bytes == bytes) return c;
     return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) + " has " +
                        std::to_string(component.bytes) + " bytes, its chunks have " +
@@ -84,6 +96,7 @@ class DeltaSource final : public WrappedSource {
         base_id_(KnownId(*base_)) {}
 
   const DeltaOrigin& origin() const { return origin_; }
+  std::size_t uneven() const { return uneven_; }
 
   Status Init(bool sample) {
     attributes_ = delta_->attributes();
@@ -98,8 +111,10 @@ class DeltaSource final : public WrappedSource {
     for (std::uint32_t i = 0; i < base_->objects().size(); ++i)
       base_objects_.emplace(base_->objects()[i].name, i);
     ZT_RETURN_IF_ERROR(Declare());
+    ZT_RETURN_IF_ERROR(CountUneven());
     ZT_RETURN_IF_ERROR(ResolveAliases());
-    const bool known = !origin_.base_id.empty() && origin_.base_id == base_id_;
+    const bool known = !origin_.base_id.empty() && !base_id_.empty();
+    if (known && origin_.base_id != base_id_) return Wrong("their ids differ");
     return sample && !known ? Sample() : OkStatus();
   }
 
@@ -228,7 +243,7 @@ class DeltaSource final : public WrappedSource {
     const auto found = base_objects_.find(name);
     for (Part& part : entry.parts) {
       auto made = std::make_shared<Made>();
-      ZT_ASSIGN_OR_RETURN(const std::uint32_t c, StoredAs(object, part));
+      ZT_ASSIGN_OR_RETURN(const std::uint32_t c, StoredAs(*delta_, stored, part));
       made->stored = AnyOrder(*delta_, {stored, c});
       std::uint64_t at = 0;
       bool needs_base = false;
@@ -262,8 +277,28 @@ class DeltaSource final : public WrappedSource {
     return Wrong("tensor " + Quote(object.name) + " has another type or shape there");
   }
 
+  Status CountUneven() {
+    const DeltaSource* const below = FindDeltaIn(*base_);
+    if (below == nullptr) return OkStatus();
+    bool any = false;
+    for (const Served& served : parts_) {
+      for (const auto& made : served.made) {
+        if (!made->base) continue;
+        const std::uint64_t grid = base_->preferred_read(made->base->id());
+        const bool whole = made->part.bytes <= made->part.chunk && made->part.bytes <= grid;
+        any = any || (!whole && grid != 0 && made->part.chunk % grid != 0);
+      }
+    }
+    uneven_ = below->uneven() + (any ? 1 : 0);
+    if (uneven_ <= kMostUneven) return OkStatus();
+    return WithFile(Unsupported("it and the deltas on which it stands are cut into chunks of too "
+                                "many sizes"),
+                    file_);
+  }
+
   // Parts that are those of another object become the same part.
   Status ResolveAliases() {
+    std::vector<std::pair<std::shared_ptr<const Made>*, std::shared_ptr<const Made>>> aliases;
     std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> objects;
     for (std::size_t i = 0; i < objects_.size(); ++i) objects.emplace(objects_[i].name, i);
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -282,11 +317,10 @@ class DeltaSource final : public WrappedSource {
                                                  Quote(name) + ", which has no such part"),
                                      objects_[i].name),
                           file_);
-        aliases_.emplace_back(&made, same);
+        aliases.emplace_back(&made, same);
       }
     }
-    for (auto& [alias, same] : aliases_) *alias = std::move(same);
-    aliases_.clear();
+    for (auto& [alias, same] : aliases) *alias = std::move(same);
     return OkStatus();
   }
 
@@ -342,22 +376,35 @@ class DeltaSource final : public WrappedSource {
   const std::unique_ptr<TensorSource> delta_, base_;
   const DeltaOrigin origin_;
   const std::string base_path_, base_id_;
+  std::size_t uneven_ = 0;  // see kMostUneven
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> base_objects_;
   std::vector<Served> parts_;
-  std::vector<std::pair<std::shared_ptr<const Made>*, std::shared_ptr<const Made>>> aliases_;
 };
 
 }  // namespace
 
+namespace {
+
+const DeltaSource* FindDeltaIn(const TensorSource& source) {
+  if (const auto* const delta = dynamic_cast<const DeltaSource*>(&source)) return delta;
+  const auto* const wrapped = dynamic_cast<const WrappedSource*>(&source);
+  if (wrapped == nullptr || wrapped->wrapped().size() != 1) return nullptr;
+  return FindDeltaIn(*wrapped->wrapped().front());
+}
+
+}  // namespace
+
 std::string KnownId(const TensorSource& source) {
-  if (const auto* const delta = dynamic_cast<const DeltaSource*>(&source))
-    return delta->origin().id;
-  if (const auto* const wrapped = dynamic_cast<const WrappedSource*>(&source)) {
-    return wrapped->wrapped().size() == 1 ? KnownId(*wrapped->wrapped().front()) : "";
-  }
+  if (const DeltaSource* const delta = FindDeltaIn(source)) return delta->origin().id;
   const Reader* const reader = ReaderOf(source);
   if (reader == nullptr || !Traits(reader->manifest().version).digests_decoded) return "";
   const Manifest& manifest = reader->manifest();
+  // Ids of other digests are of the same content, and differ.
+  for (const StoredObject& object : manifest.objects) {
+    for (const StoredComponent& component : object.components) {
+      if (!component.digest.starts_with("xxh3:")) return "";
+    }
+  }
   std::vector<std::byte> bytes(manifest.bytes);
   if (!reader->bytes().ReadAt(manifest.offset, bytes).ok()) return "";
   return ContentDigest(bytes, DigestKind::kSha256).value_or("");
@@ -372,7 +419,7 @@ Status CheckObject(TensorSource& delta, std::uint32_t index) {
   std::vector<std::byte> frame;
   for (const Part& part : entry.parts) {
     if (part.same_as) continue;
-    ZT_ASSIGN_OR_RETURN(const std::uint32_t c, StoredAs(object, part));
+    ZT_ASSIGN_OR_RETURN(const std::uint32_t c, StoredAs(delta, index, part));
     std::uint64_t at = 0, left = part.bytes;
     for (const DeltaChunk& chunk : part.chunks) {
       const std::uint64_t bytes = std::min<std::uint64_t>(part.chunk, left);
@@ -402,8 +449,12 @@ StatusOr<std::vector<DeltaProblem>> CheckDeltas(TensorSource& delta) {
 }
 
 std::string BaseName(std::string_view path) {
-  path = path.substr(0, path.find_first_of("?#"));
+  if (IsUrl(path)) path = path.substr(0, path.find_first_of("?#"));
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  if (path == "." || path == ".." || path.ends_with("/.") || path.ends_with("/..")) {
+    std::error_code error;
+    return std::filesystem::weakly_canonical(path, error).filename().string();
+  }
   return std::string(path.substr(path.rfind('/') + 1));
 }
 

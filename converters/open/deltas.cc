@@ -10,6 +10,7 @@ import :deltas;
 import :options;
 import zt.convert.delta;
 import zt.core;
+import zt.format;
 import zt.source;
 import zt.text;
 
@@ -42,8 +43,18 @@ class Chain {
 
   StatusOr<std::unique_ptr<TensorSource>> Resolve(std::unique_ptr<TensorSource> source,
                                                   const std::string& path) {
+    if (source->format() != "zt") return source;
     ZT_ASSIGN_OR_RETURN(const auto origin, WithFile(FindDelta(source->attributes()), path));
-    if (!origin) return source;
+    if (!origin) {
+      for (const Object& object : source->objects()) {
+        if (object.format != kDeltaFormat) continue;
+        return WithFile(WithTensor(InvalidData("it is what differs from a base, and the file does "
+                                               "not say which"),
+                                   object.name),
+                        path);
+      }
+      return source;
+    }
     const std::string here = Canonical(path);
     const std::string described = Described(origin->base_name, origin->base_id);
     if (!path.empty() && std::ranges::find(seen_, here) != seen_.end())
@@ -77,22 +88,26 @@ class Chain {
 
   // By name or id among those that are given; else beside the delta; else any that is given.
   StatusOr<std::string> Find(const DeltaOrigin& origin, const std::string& path) const {
+    std::vector<std::string> named;
     for (const std::string& base : unused_) {
-      if (BaseName(base) == origin.base_name) return base;
+      if (BaseName(base) == origin.base_name) named.push_back(base);
     }
+    if (named.size() == 1) return named.front();
     if (unused_.size() > 1 && !origin.base_id.empty()) {
-      for (const std::string& base : unused_) {
+      for (const std::string& base : named.empty() ? unused_ : named) {
         const auto opened = OpenBase(base);
         if (opened.ok() && IdOf(**opened) == origin.base_id) return base;
       }
     }
+    if (!named.empty()) return named.front();
     std::vector<std::string> looked(unused_);
-    const bool plain = !origin.base_name.empty() &&
-                       origin.base_name.find('/') == std::string::npos && origin.base_name != "." &&
-                       origin.base_name != "..";
+    const auto fits = [](char c) { return c != '/' && static_cast<unsigned char>(c) >= 0x20; };
+    const bool plain = !origin.base_name.empty() && origin.base_name != "." &&
+                       origin.base_name != ".." && std::ranges::all_of(origin.base_name, fits);
     if (plain && !path.empty()) {
       const std::string beside = Beside(path, origin.base_name);
-      if (options_.store->Exists(beside)) return beside;
+      const bool is_above = std::ranges::find(seen_, Canonical(beside)) != seen_.end();
+      if (options_.store->Exists(beside) && (unused_.empty() || !is_above)) return beside;
       looked.push_back(beside);
     }
     if (!unused_.empty()) return unused_.front();

@@ -553,7 +553,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenBase(const std::string& path,
   own.as_stored = true;
   own.format.clear();
   own.left_out = nullptr;
-  own.base.clear();
+  std::erase(own.base, path);  // others are for its own bases
   ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenAsBase(path, own), path));
   return ResolveDelta(std::move(source), path, own, OpenAsBase);
 }

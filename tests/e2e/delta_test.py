@@ -6,6 +6,7 @@ import random
 import shutil
 import sys
 
+import cbor2
 import numpy
 
 import make_safetensors
@@ -59,6 +60,8 @@ def tensors(rng, most=12, largest=6000):
         shape = [int(n) for n in rng.integers(0 if rng.random() < 0.1 else 1, 60, rng.integers(0, 3))]
         if rng.random() < 0.1:
             shape = [int(rng.integers(1, largest))]
+        if rng.random() < 0.02:
+            shape = [150_000]  # of several groups
         if dtype == "F4":
             shape = [*shape, 2 * int(rng.integers(1, 50))]
         out[f"layer.{i}.w"] = (dtype, shape, values(rng, dtype, make_safetensors.element_count(shape)))
@@ -161,7 +164,12 @@ class Delta(support.EndToEnd):
         self.assertEqual(attributes["base"]["name"], "old.safetensors")
         self.succeed("convert", old, "-o", self.path("old2.zt"), "-q", "--spec", "2.0")
         self.succeed("convert", new, "-o", self.path("new2.zt"), "-q", "--spec", "2.0")
-        self.assertEqual(attributes["base"]["id"], self.json("id", "--json", self.path("old2.zt"))["id"])
+        self.assertNotIn("id", attributes["base"])  # not all of the base was read
+        self.succeed("convert", new, "--base", self.path("old2.zt"), "-o", self.path("e.zt"), "-q")
+        stated = read_zt(self.path("e.zt"))["attributes"]["ztstream.delta"]
+        self.assertEqual(stated["base"]["id"], self.json("id", "--json", self.path("old2.zt"))["id"])
+        self.succeed("convert", old, "--base", old, "-o", self.path("f.zt"), "-q")
+        self.assertEqual(read_zt(self.path("f.zt"))["attributes"]["ztstream.delta"]["base"]["id"], stated["base"]["id"])
         self.assertEqual(attributes["id"], self.json("id", "--json", self.path("new2.zt"))["id"])
         plan = self.json("convert", new, "--base", old, "-n", "--json")["base"]
         self.assertEqual(plan, {"path": str(old), "differing": 2, "full": 2, "removed": ["gone"]})
@@ -241,7 +249,8 @@ class Delta(support.EndToEnd):
         self.succeed("convert", new, "--base", old, "-o", self.path("e.zt"), "-q")
         data[8 + int.from_bytes(data[:8], "little") + 10] ^= 1
         old.write_bytes(data)
-        self.fail_with(USAGE, "convert", self.path("e.zt"), "-o", self.path("bad.zt"), says=(old_id, "is another"))
+        self.fail_with(USAGE, "convert", self.path("e.zt"), "-o", self.path("bad.zt"),
+                       says=("'old.safetensors'", "is another: tensor 'w' has other values there"))
         self.assertFalse(self.path("bad.zt").exists())
 
     def test_what_verify_finds(self):
@@ -335,6 +344,101 @@ class Delta(support.EndToEnd):
                         self.assertEqual(made[tensor]["components"]["data"]["bytes"], wanted[tensor]["components"]["data"]["bytes"],
                                          (spec, i, name, at))
         self.assertTrue(whole)
+
+    def forged(self, path, change):
+        """The file of 1.2 with another manifest."""
+        data = path.read_bytes()
+        begin = len(data) - 16 - int.from_bytes(data[-16:-8], "little")
+        manifest = cbor2.loads(data[begin:-16])
+        change(manifest)
+        encoded = cbor2.dumps(manifest, canonical=True)
+        path.write_bytes(data[:begin] + encoded + len(encoded).to_bytes(8, "little") + data[-8:])
+
+    def test_forged_manifests(self):
+        old, new = self.pair(count=20_000)
+        path = self.path("d.zt")
+
+        def part(manifest):
+            return manifest["objects"]["w"]["attributes"]["delta"]["parts"][0]
+
+        def of_chunk(at, value):
+            def change(manifest):
+                chunks = bytearray(part(manifest)["chunks"])
+                chunks[at:at + len(value)] = value
+                part(manifest)["chunks"] = bytes(chunks)
+            return change
+
+        for change, says in (
+                (of_chunk(1, b"\xf0\xff\xff\xff"), "a frame is longer than any of its chunk"),
+                (of_chunk(1, b"\1\0\0\0"), "bytes, its chunks have 1"), (of_chunk(0, b"\3"), "a chunk is of an unknown kind"),
+                (of_chunk(0, b"\0"), "has a frame"), (of_chunk(5, b"\xff\xff\xff\x7f"), "more content than one has"),
+                (of_chunk(9, b"\1"), "another digest"),
+                (lambda m: part(m).update(chunk=0), "'chunk' is 0"), (lambda m: part(m).update(chunk=100_000_000), "too large"),
+                (lambda m: part(m).update(dtype="f99"), "is not a dtype"), (lambda m: part(m).update(digest="crc32c:0x1"), "sha256 nor"),
+                (lambda m: part(m).pop("chunks"), "25 bytes a chunk"), (lambda m: part(m).update(bytes=39_998), "data has 39998 bytes"),
+                (lambda m: part(m).update(same_as=["none", "data"]), "which has no such part"),
+                (lambda m: m["objects"]["w"]["attributes"].pop("delta"), "the attribute 'delta' is missing"),
+                (lambda m: m["attributes"].pop("ztstream.delta"), "the file does not say which")):
+            self.succeed("convert", new, "--base", old, "-o", path, "-fq")
+            self.forged(path, change)
+            self.fail_with(INVALID, "convert", path, "-o", self.path("out.zt"), "--base", old, says=says)
+            self.assertFalse(self.path("out.zt").exists())
+            self.assertIn(self.run_program("show", path, "w").returncode, (USAGE, INVALID), says)
+
+    def test_bytes_that_no_reader_takes_are_not_written(self):
+        model = {"b": ("BOOL", [4000], numpy.zeros(4000, "u1")), "w": ("U8", [4000], numpy.zeros(4000, "u1"))}
+        old = self.model("old.safetensors", model)
+        model["b"][2][7] = 3
+        new = self.model("new.safetensors", model)
+        self.fail_with(INVALID, "convert", new, "--base", old, "-o", self.path("d.zt"), says=("tensor 'b'", "element 7", "bool"))
+        self.assertFalse(self.path("d.zt").exists())
+
+    def test_chunks_of_a_chain_lie_alike(self):
+        """Else a chunk would be made of several of its base's, and each of these of several: twice the work at each step."""
+        data = numpy.random.default_rng(4).integers(0, 256, 13_000_000, dtype=numpy.uint8)
+        before, sizes = self.model("s0.safetensors", {"w": ("U8", [len(data)], data)}), set()
+        for i in range(1, 7):
+            data = data.copy()
+            data[i::100_003] += 1
+            source = self.model(f"s{i}.safetensors", {"w": ("U8", [len(data)], data)})
+            if i % 2:
+                self.succeed("convert", source, "-o", self.path("s.zt"), "-fq", "--zstd", "--min-gain", "-50", "--chunk", "3MiB")
+                source = self.path("s.zt")
+            self.succeed("convert", source, "--base", before, "-o", self.path(f"d{i}.zt"), "-q")
+            before = self.path(f"d{i}.zt")
+            sizes.add(read_zt(before)["objects"]["w"]["attributes"]["delta"]["parts"][0]["chunk"])
+        self.assertEqual(len(sizes), 1)
+        self.succeed("convert", before, "-o", self.path("made.zt"), "-q")
+        self.succeed("diff", self.path("made.zt"), self.path("s6.safetensors"))
+
+    def test_ties_ids_and_names(self):
+        rng = numpy.random.default_rng(6)
+        old = {"model.embed": ("BF16", [50_000], values(rng, "BF16", 50_000))}
+        new = {"lm_head": ("BF16", [50_000], old["model.embed"][2].copy())}
+        new["lm_head"][2].view("<u2")[::500] += 1
+        folder = self.path("run#2?")
+        folder.mkdir()
+        base = self.put("run#2?/old#1.safetensors", encode(old))
+        self.succeed("convert", self.model("new.safetensors", new, {"model.embed": "lm_head"}), "--base", base,
+                     "-o", folder / "d.zt", "-q", "--digest", "sha256")
+        self.assertLess((folder / "d.zt").stat().st_size, 10_000)  # the first of the tied names is not in the base
+        stated = read_zt(folder / "d.zt")["attributes"]["ztstream.delta"]
+        self.assertEqual(stated["base"]["name"], "old#1.safetensors")
+        self.succeed("convert", folder / "d.zt", "-o", self.path("made.zt"), "-q", "--spec", "2.0")
+        self.assertEqual(stated["id"], self.json("id", "--json", self.path("made.zt"))["id"])
+        self.succeed("diff", self.path("made.zt"), self.path("new.safetensors"))
+        # Equal names in other folders: the delta is not its own base.
+        for name in ("x", "y"):
+            self.path(name).mkdir()
+        self.succeed("convert", base, "-o", self.path("x/model.zt"), "-q")
+        self.succeed("convert", self.path("new.safetensors"), "--base", self.path("x/model.zt"), "-o", self.path("y/model.zt"), "-q")
+        self.succeed("convert", self.path("y/model.zt"), "--base", self.path("x/model.zt"), "-o", self.path("a.zt"), "-q")
+        self.path("x/model.zt").rename(self.path("x/renamed.zt"))
+        self.succeed("convert", self.path("y/model.zt"), "--base", self.path("x/renamed.zt"), "-o", self.path("b.zt"), "-q")
+        self.same(self.path("a.zt"), self.path("b.zt"))
+        # A delta as the base of another, whose own base lies elsewhere.
+        self.succeed("convert", self.path("new.safetensors"), "--base", self.path("y/model.zt"), "--base", self.path("x/renamed.zt"),
+                     "-o", self.path("z.zt"), "-q")
 
     def test_what_is_refused(self):
         old, new = self.pair()
