@@ -155,6 +155,7 @@ zt::StatusOr<OpenOptions> Options(const zts_reader_options* given) {
     args.numbers = *numbers;
   }
   if (chosen.variant != nullptr) args.variant = chosen.variant;
+  args.base.assign(chosen.base, chosen.base + chosen.bases);
   args.follow_links = chosen.follow_links != 0;
   args.keep_sparse = chosen.keep_sparse != 0;
   args.memory_limit = chosen.memory_bytes;

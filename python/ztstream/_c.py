@@ -40,7 +40,8 @@ def set_remote(options, profile, region, endpoint_url, no_sign_request):
 
 class ReaderOptions(Structure):
     _fields_ = [("size", c_size_t), ("format", c_char_p), ("npy_void", c_char_p), ("follow_links", c_int),
-                ("keep_sparse", c_int), ("memory_bytes", c_uint64), *_REMOTE, ("dequantize", c_char_p), ("variant", c_char_p)]
+                ("keep_sparse", c_int), ("memory_bytes", c_uint64), *_REMOTE, ("dequantize", c_char_p), ("variant", c_char_p),
+                ("base", POINTER(c_char_p)), ("bases", c_size_t)]
 
 
 class Source(Structure):

@@ -28,7 +28,7 @@ _MANY = 64  # handles after which those of all tensors are asked for at once
 def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void=None,
          follow_links: bool = False, keep_sparse: bool = False, profile: Optional[str] = None, region: Optional[str] = None,
          endpoint_url: Optional[str] = None, no_sign_request: bool = False, dequantize: Optional[str] = None,
-         variant: Optional[str] = None) -> "File":
+         variant: Optional[str] = None, base: Sequence = ()) -> "File":
     """Opens a checkpoint of any format for reading. Headers are read and checked, and no data.
 
     path: a file (.zt, .safetensors, .gguf, .pt, .npy, .npz, .onnx, ...), the index or the folder of a checkpoint in several
@@ -44,10 +44,12 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void=N
     profile, region, endpoint_url, no_sign_request: who asks s3://, and where it is; what is not given is as the environment says.
     dequantize: "f32", "f16" or "bf16": quantized tensors (FP8, FP4, GPTQ, AWQ, bitsandbytes, ...) are numbers of that type, and their
         scales are left out. GGUF blocks stay.
+    base: the bases of a delta, as paths, and of the deltas on which it stands; those that lie beside it are found.
     """
     options = {"threads": threads, "format": format, "variant": variant, "npy_void": _types.named(npy_void), "follow_links": follow_links,
                "keep_sparse": keep_sparse, "profile": profile, "region": region, "endpoint_url": endpoint_url,
-               "no_sign_request": no_sign_request, "dequantize": _types.named(dequantize)}
+               "no_sign_request": no_sign_request, "dequantize": _types.named(dequantize),
+               "base": [base] if isinstance(base, (str, os.PathLike)) else list(base)}
     return File((path, *more), options)
 
 

@@ -45,7 +45,7 @@ def own_errors(raised):
         raise
 
 
-def options_of(format, npy_void, follow_links, keep_sparse, dequantize=None, variant=None, **remote):
+def options_of(format, npy_void, follow_links, keep_sparse, dequantize=None, variant=None, base=(), **remote):
     options = _c.ReaderOptions()
     _c.c.reader_options_init(byref(options), sizeof(options))
     options.format = format.encode() if format else None
@@ -53,6 +53,8 @@ def options_of(format, npy_void, follow_links, keep_sparse, dequantize=None, var
     options.npy_void = npy_void.encode() if npy_void else None
     options.dequantize = dequantize.encode() if dequantize else None
     options.follow_links, options.keep_sparse = bool(follow_links), bool(keep_sparse)
+    paths = [os.fsencode(path) for path in base]
+    options.base, options.bases = (c_char_p * len(paths))(*paths), len(paths)
     _c.set_remote(options, **remote)
     return byref(options)
 

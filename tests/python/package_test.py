@@ -46,6 +46,23 @@ class Reading(Case):
             self.assertEqual([name for name, _ in file.items()], [tensor.name for tensor in file.values()])
             self.assertEqual((file.format, file.version, file.attributes, file.warnings), ("zt", "1.2.0", {"step": 3}, []))
 
+    def test_delta(self):
+        """What differs from a base is the model, with the base beside it or named."""
+        values, delta, moved = dict(self.values, a=self.values["a"] + 1), self.path("delta.zt"), self.path("moved.zt")
+        ztstream.save_file(values, self.path("new.zt"))
+        ztstream.convert(self.path("new.zt"), delta, base=self.raw)
+        with ztstream.open(delta) as file:
+            self.assertEqual({name: tensor.numpy().tolist() for name, tensor in file.items()},
+                             {name: numpy.asarray(value).tolist() for name, value in values.items()})
+            self.assertTrue(file.verify().good)
+        os.rename(self.raw, moved)
+        with self.assertRaisesRegex(ztstream.ArgumentError, "'raw.zt'.*was not found"):
+            ztstream.open(delta)
+        for base in (moved, [moved], (str(moved),)):
+            with ztstream.open(delta, base=base) as file:
+                self.assertEqual(file["a"].numpy().tolist(), values["a"].tolist())
+                self.assertEqual(pickle.loads(pickle.dumps(file))["a"].numpy().tolist(), values["a"].tolist())
+
     def test_handle(self):
         with ztstream.open(self.raw) as file:
             tensor = file["a"]

@@ -124,6 +124,9 @@ typedef struct zts_reader_options {
   /* Of a folder: the variant of the weights, "fp16" for model.fp16.safetensors; null (default): the
    * files without one. */
   const char* variant;
+  /* Paths of the bases of deltas (docs/DELTA.md); null and 0 (default): they lie beside the deltas. */
+  const char* const* base;
+  size_t bases;
 } zts_reader_options;
 ZTS_API void zts_reader_options_init(zts_reader_options* options, size_t size);
 
