@@ -67,6 +67,7 @@ class Walk {
     }
     ZT_RETURN_IF_ERROR(NameApart());
     DropTwins();
+    if (from.root == Root::kCheckpoint) containers_.AddTo(contents_);
     return std::move(contents_);
   }
 
@@ -125,6 +126,17 @@ class Walk {
     std::erase_if(contents_.attributes, [&](const Value::Member&) { return !unique[at++]; });
   }
 
+  // Notes that the current path is that of a container.
+  void Note(Value kind, std::size_t elements = 0) {
+    const bool affordable = AffordText(kAttributeCost + kElementCost * elements, path_) &&
+                            Afford(0, kElementPrinted * (1 + elements));
+    if (affordable && IsUtf8(path_)) {
+      containers_.Add(path_, std::move(kind));
+    } else {
+      containers_.Drop();
+    }
+  }
+
   Status Spend(std::uint64_t bytes) { return allowance_.Spend(bytes); }
   Status Print(std::string_view text, std::uint64_t times = 1) {
     return allowance_.PrintName(times * Allowance::Printed(text));
@@ -142,11 +154,12 @@ class Walk {
 
   // Visits a member or element of the current value.
   Status Enter(std::string_view key, NodeId value, int depth) {
-    const std::size_t length = path_.size();
+    const std::size_t length = path_.size(), inside = containers_.inside;
     if (depth > 0) path_ += '.';
     path_ += key;
     const Status status = Visit(value, depth + 1);
     path_.resize(length);
+    containers_.inside = inside;
     return status;
   }
 
@@ -164,8 +177,15 @@ class Walk {
     }
     if (depth > 0) {
       auto value = Plain(path_, id);
-      if (value) contents_.attributes.emplace_back(path_, *std::move(value));
-      if (value) return OkStatus();
+      if (value) {
+        if (graph_.Is(id, NodeKind::kTuple)) {
+          Note("tuple");
+        } else {
+          containers_.Count();
+        }
+        contents_.attributes.emplace_back(path_, *std::move(value));
+        return OkStatus();
+      }
       if (!other_[id]) {
         LeaveOut(long_ ? std::string(kTooLong)
                        : " (it nests deeper than " + std::to_string(kMaxValueDepth) +
@@ -184,6 +204,7 @@ class Walk {
         if (depth > 0 && graph_.Items(id).empty()) LeaveOut(" (an empty dict)");
         return VisitPairs(graph_.Items(id), depth);
       case NodeKind::kTuple:
+        return VisitElements(graph_.Items(id), depth, "tuple");
       case NodeKind::kList:
       case NodeKind::kSet:
         return VisitElements(graph_.Items(id), depth);
@@ -211,7 +232,8 @@ class Walk {
            kind == NodeKind::kSet || kind == NodeKind::kCall;
   }
 
-  Status VisitElements(std::span<const NodeId> items, int depth) {
+  Status VisitElements(std::span<const NodeId> items, int depth, std::string_view kind = "list") {
+    Note(kind);
     for (std::size_t i = 0; i < items.size(); ++i) {
       ZT_RETURN_IF_ERROR(Enter(std::to_string(i), items[i], depth));
     }
@@ -241,6 +263,12 @@ class Walk {
         members.pop_back();
       }
     }
+    Value::Array whole;
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (graph_.Is(items[i], NodeKind::kInt)) whole.emplace_back(graph_.Int(items[i]));
+    }
+    const std::size_t numbered = whole.size();
+    Note(whole.empty() ? Value("dict") : Value(std::move(whole)), numbered);
     for (const auto& [key, value] : members) ZT_RETURN_IF_ERROR(Enter(key, value, depth));
     return OkStatus();
   }
@@ -338,6 +366,7 @@ class Walk {
     ZT_RETURN_IF_ERROR(Print(path_, tensor.layout == Layout::kDense ? 1 : kSparseParts));
     tensor.name = path_;
     if (tensor.state != Graph::kNoNode) ZT_RETURN_IF_ERROR(AddAttributes(tensor));
+    containers_.Count();
     contents_.tensors.push_back(std::move(tensor));
     return OkStatus();
   }
@@ -375,6 +404,7 @@ class Walk {
   // error if it is the root.
   Status ListProblem(std::string_view what, const Status& why, int depth) {
     if (depth == 0) return why;
+    containers_.Count();
     Tensor& tensor = contents_.tensors.emplace_back();
     tensor.name = path_;
     tensor.foreign = IsUtf8(what) ? what : "object";
@@ -522,6 +552,7 @@ class Walk {
   const std::vector<bool> other_;  // by node: an IsOther() is in it
   std::vector<bool> open_;         // by node: it is visited, so what it holds is in it
   std::string path_;
+  Containers containers_;
   bool long_ = false;  // the value that Plain tried last takes more than is allowed
 };
 

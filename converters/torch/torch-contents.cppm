@@ -71,6 +71,33 @@ struct Contents {
   std::vector<std::string> warnings;  // full sentences
 };
 
+// The dicts, lists and tuples of a checkpoint, so that it can be read as it was: Python's load.
+class Containers {
+ public:
+  // Adds the container at `path`, which lies in the current one and becomes that. `kind` is "dict",
+  // "list", "tuple", or of a dict with whole numbers as keys these.
+  void Add(std::string_view path, Value kind);
+  // Counts a tensor or an attribute of the current container.
+  void Count();
+  // Forgets all, for good.
+  void Drop();
+  // Adds the attribute "ztstream.state", {"containers": {path: kind}}, unless there is only a dict of
+  // tensors, or names do not tell what lies where: in {"a": {"b.c": 1, "b": {}}} "a.b.c" would be in
+  // "a.b".
+  void AddTo(Contents& contents);
+
+  std::size_t inside = 0;  // the number of the current container
+
+ private:
+  struct Container {
+    std::string path;
+    Value kind;
+    std::uint64_t inside = 0;  // tensors, attributes and containers that lie in it
+  };
+  std::vector<Container> list_;
+  bool dropped_ = false;
+};
+
 // The role of a pickle's root in the checkpoint.
 enum class Root : std::uint8_t {
   kCheckpoint,  // a tree, whose paths are names; or one tensor, named by the file

@@ -60,6 +60,7 @@ class TorchObjects(EndToEnd):
         process = self.expect(DONE, "convert", "-f", source, *options, "-o", self.path("m.zt"),
                               stdin=data if stdin else None)
         file = read_zt(self.path("m.zt"))
+        self.state = (file["attributes"] or {}).pop("ztstream.state", None)  # see test_how_a_state_is_nested
         return file["objects"], file["attributes"], process.stderr.decode()
 
     def refused(self, body, says, status=UNSUPPORTED, storages=None):
@@ -350,6 +351,25 @@ class TorchObjects(EndToEnd):
         self.assertIn("'text.0'", said)
         self.assertIn("'big.0' (a number of more than 64 bits)", said)
         self.assertIn("'name.0'", said)
+
+    def test_how_a_state_is_nested(self):
+        """What lies at the paths between is told, so that a reader makes the same of it; unless names do not tell it."""
+        one = tensor()
+        for body, state in (
+                (dictionary(w=one), None),
+                (dictionary(w=one, n=number(1)), {}),
+                (dictionary(w=one, a=dictionary(w=one, b=tup(number(1), number(2))), e=dictionary()),
+                 {"a": "dict", "a.b": "tuple", "e": "dict"}),
+                (b"](" + one + dictionary(w=one) + b"e", {"": "list", "1": "dict"}),
+                (b"}(" + number(3) + one + text("k") + b"}(" + number(0) + one + text("x") + one + b"uu", {"": [3], "k": [0]}),
+                (tup(one, b"](" + one + tup(one) + b"e"), {"": "tuple", "1": "list", "1.1": "tuple"}),
+                # the names of two, or of none, are the same
+                (b"}(" + text("a") + b"}(" + text("b.c") + one + text("b") + dictionary(d=one) + b"uu", None),
+                (b"}(" + number(1) + dictionary(w=one) + text("1") + dictionary(v=one) + b"u", None),
+                (dictionary(a=dictionary(w=one), **{"ztstream.state": number(1)}), 1)):
+            with self.subTest(state=state):
+                self.converted(body)
+                self.assertEqual(self.state, {"containers": state} if isinstance(state, dict) else state)
 
     def test_containers_made_from_the_stack(self):
         """As protocol 0 makes dicts and lists: of all that lies above a mark."""
