@@ -128,6 +128,7 @@ class Walk {
 
   // Notes that the current path is that of a container.
   void Note(Value kind, std::size_t elements = 0) {
+    if (module_) return;
     const bool affordable = AffordText(kAttributeCost + kElementCost * elements, path_) &&
                             Afford(0, kElementPrinted * (1 + elements));
     if (affordable && IsUtf8(path_)) {
@@ -359,7 +360,11 @@ class Walk {
                                                                 " (an attribute of a module)");
     }
     ZT_RETURN_IF_ERROR(Spend(module->pairs.size()));
-    return VisitPairs(module->pairs, depth);
+    Note("dict");  // the whole of it is one state_dict()
+    const bool outer = std::exchange(module_, true);
+    const Status status = VisitPairs(module->pairs, depth);
+    module_ = outer;
+    return status;
   }
   Status AddTensor(Tensor tensor) {
     ZT_RETURN_IF_ERROR(Spend(kTensorCost + kTextCost * path_.size()));
@@ -553,7 +558,8 @@ class Walk {
   std::vector<bool> open_;         // by node: it is visited, so what it holds is in it
   std::string path_;
   Containers containers_;
-  bool long_ = false;  // the value that Plain tried last takes more than is allowed
+  bool module_ = false;  // the current value is a module, or in one
+  bool long_ = false;    // the value that Plain tried last takes more than is allowed
 };
 
 }  // namespace
