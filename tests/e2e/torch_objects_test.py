@@ -355,7 +355,12 @@ class TorchObjects(EndToEnd):
     def test_how_a_state_is_nested(self):
         """What lies at the paths between is told, so that a reader makes the same of it; unless names do not tell it."""
         one = tensor()
+        module = lambda **modules: glob("torch.nn", "Any") + b")\x81" + dictionary(
+            _parameters=dictionary(w=one), _buffers=dictionary(), _modules=dictionary(**modules)) + b"b"
         for body, state in (
+                # a whole module is one dict, as its state_dict() is
+                (dictionary(net=module(a=module(), b=module())), {"net": "dict"}),
+                (module(a=module()), None),
                 (dictionary(w=one), None),
                 (dictionary(w=one, n=number(1)), {}),
                 (dictionary(w=one, a=dictionary(w=one, b=tup(number(1), number(2))), e=dictionary()),
