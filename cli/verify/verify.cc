@@ -234,8 +234,12 @@ class Verification {
       found.shard_digests += digest.ok() && digest->kind != DigestKind::kNone ? 1 : 0;
     }
     if (report.problems.empty() &&
-        FindMember(reader->manifest().attributes, kDeltaAttribute) != nullptr)
+        std::ranges::count(reader->manifest().objects, kDeltaFormat, &StoredObject::format) > 0) {
+      if (FindMember(reader->manifest().attributes, kDeltaAttribute) == nullptr)
+        found.problems.push_back(
+            {path, {"", "", "it holds what differs from a base, and does not say from which"}});
       ZT_RETURN_IF_ERROR(CheckDelta(path));
+    }
     for (VerifyProblem& problem : report.problems) {
       problem.message += AdviceText(args_, problem.advice);
       found.problems.push_back({path, std::move(problem)});

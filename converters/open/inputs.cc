@@ -462,14 +462,16 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
     inputs.sources.push_back(std::move(source));
     inputs.names.push_back(name);
   }
+  // Of several that are named some may be of no use; of those of which none is, one is wrong.
   const std::vector<std::string>& used = *options.used_bases;
-  for (const std::string& base : options.base) {
-    if (used.empty() || std::ranges::find(used, base) != used.end()) continue;
-    return WithFile(
-        InvalidArgument("it is not the base of any delta here: that is " + Joined(used, "and")),
-        base);
-  }
-  return inputs;
+  const auto is_used = [&](const std::string& base) {
+    return std::ranges::find(used, base) != used.end();
+  };
+  if (used.empty() || options.base.empty() || std::ranges::any_of(options.base, is_used))
+    return inputs;
+  return WithFile(
+      InvalidArgument("it is not the base of any delta here: that is " + Joined(used, "and")),
+      options.base.front());
 }
 
 StatusOr<std::unique_ptr<TensorSource>> MergeInputs(Inputs inputs) {

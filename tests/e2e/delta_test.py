@@ -384,6 +384,7 @@ class Delta(support.EndToEnd):
             self.fail_with(INVALID, "convert", path, "-o", self.path("out.zt"), "--base", old, says=says)
             self.assertFalse(self.path("out.zt").exists())
             self.assertIn(self.run_program("show", path, "w").returncode, (USAGE, INVALID), says)
+        self.expect(support.DIFFERS, "verify", path, says="does not say from which")
 
     def test_bytes_that_no_reader_takes_are_not_written(self):
         model = {"b": ("BOOL", [4000], numpy.zeros(4000, "u1")), "w": ("U8", [4000], numpy.zeros(4000, "u1"))}
@@ -436,6 +437,10 @@ class Delta(support.EndToEnd):
         self.path("x/model.zt").rename(self.path("x/renamed.zt"))
         self.succeed("convert", self.path("y/model.zt"), "--base", self.path("x/renamed.zt"), "-o", self.path("b.zt"), "-q")
         self.same(self.path("a.zt"), self.path("b.zt"))
+        # Of several that are named, those that are of no use do no harm.
+        self.succeed("convert", self.path("y/model.zt"), "--base", self.path("x/renamed.zt"), "--base", self.path("new.safetensors"),
+                     "-o", self.path("c.zt"), "-q")
+        self.same(self.path("a.zt"), self.path("c.zt"))
         # A delta as the base of another, whose own base lies elsewhere.
         self.succeed("convert", self.path("new.safetensors"), "--base", self.path("y/model.zt"), "--base", self.path("x/renamed.zt"),
                      "-o", self.path("z.zt"), "-q")
