@@ -513,16 +513,19 @@ TEST(FileSink, ThroughASymbolicLinkTheFileItNamesIsReplaced) {
   EXPECT_EQ(ReadFile(folder / "real/o.zt"), "new");
 }
 
-TEST(FileSink, ADanglingLinkIsRefusedAtOnceOrReplacedButNotFollowed) {
+TEST(FileSink, ADanglingLinkIsRefusedAtOnce) {
   const TempFolder folder;
   ASSERT_EQ(::symlink("nowhere/o.zt", (folder / "link").c_str()), 0);
-  EXPECT_EQ(CreateFileSink(folder / "link", {}).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_THAT(folder.Entries(), ElementsAre("link"));
-  auto sink = Create(folder / "link", true);
-  ASSERT_OK(Append(*sink, "new"));
-  ASSERT_OK(sink->Finish(3));
-  EXPECT_FALSE(std::filesystem::is_symlink(folder / "link"));
-  EXPECT_EQ(ReadFile(folder / "link"), "new");
+  for (const bool overwrite : {false, true}) {
+    EXPECT_THAT(
+        CreateFileSink(folder / "link", {.overwrite = overwrite}).status(),
+        Fails(StatusCode::kAlreadyExists, HasSubstr("link: it is a link that leads nowhere")));
+    const std::vector<std::string> files = {"link"};
+    EXPECT_THAT(
+        FolderSink::CheckFiles(folder / "", files, overwrite),
+        Fails(StatusCode::kAlreadyExists, HasSubstr("link: it is a link that leads nowhere")));
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
   EXPECT_THAT(folder.Entries(), ElementsAre("link"));
 }
 

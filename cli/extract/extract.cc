@@ -12,6 +12,7 @@ import zt.std;
 import :changed;
 import :options;
 import :extraction;
+import :files;
 import :select;
 import :inputs;
 import :outputs;
@@ -110,8 +111,7 @@ StatusOr<std::optional<FileEntry>> NamedFile(const TensorSource& source, const A
 
 // Notes files of the model that the output format cannot hold.
 void NoteFiles(const Args& args, const TensorSource& source) {
-  const auto files = static_cast<std::uint64_t>(
-      std::ranges::count_if(source.objects(), [](const Object& each) { return IsFile(each); }));
+  const std::uint64_t files = CountFiles(source.objects());
   if (files == 0 || source.format() != "zt" || args.quiet || !args.names.empty()) return;
   Note(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +
        " left out; -o DIR/ --to safetensors writes the whole folder");
@@ -251,6 +251,8 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
   std::vector<std::string> warnings = WordedWarnings(args, source);
   for (const auto& [file, layout] : outputs)
     warnings.insert(warnings.end(), layout.warnings.begin(), layout.warnings.end());
+  if (!target.folder && !warnings.empty())
+    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, &source, true, warnings));
   WarnAll(args, warnings);
   ExtractRun run(args, source, std::move(warnings));
   for (const auto& [file, layout] : outputs) run.Expect(layout);
@@ -282,8 +284,12 @@ Status Extract(const Args& args) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
                       rules.Open(args, args.inputs, args.source_options(), true));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
-  if (file || (wanted.ok() && !wanted->folder))
-    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true));
+  if (file || (wanted.ok() && !wanted->folder)) {
+    std::vector<std::string> losses;
+    if (const std::uint64_t files = CountFiles(source->objects()); files > 0)
+      losses.push_back(Counted(files, "file") + " would be left out");
+    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true, losses));
+  }
   if (file) return ExtractFile(args, *source, *file);
   ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
   std::optional<FilesRead> read;  // before rules leave out some

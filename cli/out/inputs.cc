@@ -54,8 +54,33 @@ std::vector<std::string> ShardsOfRoots(const Args& args) {
   return shards;
 }
 
+namespace {
+
+// What the whole of an input would lose in its own place; empty if nothing.
+std::string WhatIsLost(const Args& args, const TensorSource& source,
+                       const std::vector<std::string>& losses) {
+  if (!TakesWhole(args)) return "tensors are selected";
+  if (args.no_metadata) return "--no-metadata leaves out attributes";
+  if (!args.left_out->empty()) return Counted(args.left_out->size(), "file") + " would be left out";
+  std::vector<std::string> lines = WordedWarnings(args, source);
+  lines.insert(lines.end(), losses.begin(), losses.end());
+  return lines.empty() ? "" : lines.front();
+}
+
+// Why a file is not alone; empty if it is.
+std::string WhatNeedsIt(const std::string& path) {
+  const std::string name = fs::path(path).filename().string();
+  const auto part = ParseShardName(name, fs::path(name).extension().string());
+  const auto reader = OpenReader(path);
+  const bool stamped = reader.ok() && FindShardStamp((*reader)->manifest().attributes).has_value();
+  return stamped || (part && part->count > 1) ? "it is one of several shards" : "";
+}
+
+}  // namespace
+
 FilesRead::FilesRead(const Args& args, const TensorSource* source,
-                     const std::vector<std::string>& shards) {
+                     const std::vector<std::string>& shards,
+                     const std::vector<std::string>& losses) {
   const auto add = [&](const std::string& path) {
     struct stat info;
     if (IsUrl(path)) {
@@ -77,13 +102,20 @@ FilesRead::FilesRead(const Args& args, const TensorSource* source,
   if (source == nullptr) return;
   for (const std::string& file : source->other_files()) add(file);
   for (const std::string& file : source->part_files()) add(file);
-  std::unordered_set<std::string_view> seen;
+  std::unordered_set<std::string_view> seen, of_tensors;
   for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
-    const auto count = static_cast<std::uint32_t>(source->objects()[o].components.size());
+    const Object& object = source->objects()[o];
+    const auto count = static_cast<std::uint32_t>(object.components.size());
     for (std::uint32_t c = 0; c < count; ++c) {
-      if (const std::string& file = source->file({o, c}); seen.insert(file).second) add(file);
+      const std::string& file = source->file({o, c});
+      if (seen.insert(file).second) add(file);
+      if (!IsFile(object)) of_tensors.insert(file);
     }
   }
+  lost_ = WhatIsLost(args, *source, losses);
+  if (lost_.empty() && !of_tensors.empty() && !of_tensors.contains(named_) &&
+      (args.used_bases == nullptr || args.used_bases->empty()))
+    lost_ = "its tensors lie in other files";
 }
 
 Status FilesRead::CheckOmits(const std::string& output, bool in_place) const {
@@ -95,12 +127,17 @@ Status FilesRead::CheckOmits(const std::string& output, bool in_place) const {
     std::error_code error;
     return fs::weakly_canonical(fs::absolute(path, error).parent_path(), error) / path.filename();
   };
-  if (!is_read || (in_place && (output == named_ || place(output) == place(named_)))) {
-    return OkStatus();
+  if (!is_read) return OkStatus();
+  std::string why;
+  if (in_place && (output == named_ || place(output) == place(named_))) {
+    why = lost_.empty() ? WhatNeedsIt(named_) : lost_;
+    if (why.empty()) return OkStatus();
+    why = "; " + why;
   }
   return WithFile(
       InvalidArgument("it is an input, and would be replaced; name another file (only the whole of "
-                      "one input may take its place)"),
+                      "one input may take its place" +
+                      why + ")"),
       output);
 }
 
@@ -113,10 +150,10 @@ bool MayReplace(const Args& args) {
   return args.force && output != "-" && (IsUrl(output) || TheStore().IsFile(output));
 }
 
-Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place) {
+Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place,
+                      const std::vector<std::string>& losses) {
   if (!MayReplace(args)) return OkStatus();
-  return FilesRead(args, source, ShardsOfRoots(args))
-      .CheckOmits(args.output, in_place && TakesWhole(args));
+  return FilesRead(args, source, ShardsOfRoots(args), losses).CheckOmits(args.output, in_place);
 }
 
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {

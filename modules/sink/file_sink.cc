@@ -227,8 +227,7 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
   if (path.empty()) return InvalidArgument("the output has an empty name");
   if (IsUrl(path)) return Unsupported("URLs are not written here; write a file and upload it");
   std::string target = path;
-  // Replaces the target of a symbolic link, not the link, as other programs do. A link that leads
-  // nowhere is replaced itself: what it names may lie where nobody meant to write.
+  // Replaces the target of a symbolic link, not the link, as other programs do.
   if (char* resolved = ::realpath(path.c_str(), nullptr)) {
     target = resolved;
     std::free(resolved);
@@ -247,9 +246,11 @@ StatusOr<std::unique_ptr<Sink>> CreateUnnamed(const std::string& path,
     if (fd < 0) return IoError(errno, "cannot open for writing");
     return std::make_unique<DirectSink>(fd, path, options.sync && block);
   }
-  // lstat: a dangling symbolic link has the name too.
   struct stat link;
   const bool there = ::lstat(target.c_str(), &link) == 0;
+  // What such a link names may lie where nobody meant to write.
+  if (there && S_ISLNK(link.st_mode))
+    return AlreadyExists("it is a link that leads nowhere; remove it, or name another output");
   if (there && !options.overwrite)
     return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
   if (!there && errno == ENAMETOOLONG) return IoError(errno, "cannot make a file of this name");

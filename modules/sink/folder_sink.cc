@@ -116,6 +116,9 @@ Status FolderSink::CheckFiles(const std::string& path, std::span<const std::stri
     if (!fs::exists(found)) continue;
     if (fs::is_directory(found))
       return WithFile(AlreadyExists("a folder has the name of an output file"), at.string());
+    if (fs::is_symlink(found) && !fs::exists(at, error))
+      return WithFile(AlreadyExists("it is a link that leads nowhere; remove it, or name another"),
+                      at.string());
     if (!overwrite)
       return WithFile(WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace),
                       at.string());

@@ -115,7 +115,7 @@ struct FileSinkOptions {
 // ".NAME.PID-NUMBER.ztstream-tmp", which Finish syncs and renames, and which any failure removes.
 // The next CreateFileSink for the same output removes the siblings that killed runs left (a live
 // run holds a lock on its own). Through a symbolic link the file it leads to is replaced; a link
-// that leads nowhere is replaced itself. A path to something other than a regular file (a device, a
+// that leads nowhere is refused. A path to something other than a regular file (a device, a
 // named pipe) is written directly. Errors name the path.
 // A Store makes sinks for URLs, too.
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,

@@ -292,7 +292,44 @@ class Command(support.EndToEnd):
         for name in "m.zt", "./m.zt", shards / "../m.zt":
             self.succeed("convert", "-q", self.source, "-o", "m.zt", "-f")
             self.succeed("convert", "-q", "-f", name, "-o", "m.zt")
-        self.fail_with(USAGE, "extract", "-f", "--to", "npz", "m.zt", "glob:*", "-o", self.path("m.zt"), says="it is an input")
+        whole = "(only the whole of one input may take its place; "
+        self.fail_with(USAGE, "extract", "-f", "--to", "npz", "m.zt", "glob:*", "-o", self.path("m.zt"), says=whole + "tensors are selected)")
+        # nor of what would leave out files, attributes, values
+        folder = self.safetensors("folder/model.safetensors", metadata={"k": "v"}).parent
+        (folder / "config.json").write_text("{}")
+        self.succeed("convert", "-q", folder, "-o", "w.zt")
+        was = self.path("w.zt").read_bytes()
+        plain = self.safetensors("k.safetensors", metadata={"k": "v"})
+        for says, *words in (("1 file would be left out", "convert", "w.zt", "--spec", "1.1"), ("1 file would be left out", "convert", "w.zt", "--files", "none"),
+                             ("1 file would be left out", "convert", "w.zt", "--spec", "2.0", "--shards", "2", "--files", "none"),
+                             ("tensors are selected", "convert", "w.zt", "--spec", "2.0", "--shards", "2", "--exclude", "a"),
+                             ("1 file would be left out", "extract", "w.zt", "--to", "npz"), ("1 file would be left out", "extract", "w.zt", "--to", "npz", "--files", "none"),
+                             ("--no-metadata leaves out attributes", "convert", "w.zt", "--no-metadata"),
+                             ("", "extract", "k.safetensors", "--to", "npz")):
+            output = words[1]
+            process = self.expect(USAGE, words[0], "-f", *words[1:], "-o", output, says=f"{output}: it is an input, and would be replaced; name another file {whole}{says}")
+            self.assertEqual(process.stdout, b"")
+        self.assertEqual((self.path("w.zt").read_bytes(), plain.exists()), (was, True))
+        self.succeed("convert", "-q", "-f", "w.zt", "-o", "w.zt", "--zstd")
+        self.assertEqual(self.json("inspect", "--json", "w.zt")["files"][0]["attributes"]["path"], "config.json")
+        # nor of a shard, of which others know, or of an index
+        for name in "m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors":
+            self.safetensors(f"set/{name}", {name[:7]: ("U8", [1], b"x")})
+        for says, name in (("it is one of several shards", old / "m-00001-of-00002.zt"), ("it is one of several shards", shards / "m-00002-of-00002.zt"),
+                           ("it is one of several shards", self.path("set/m-00001-of-00002.safetensors")),
+                           ("its tensors lie in other files", old / "m.zt.index.json")):
+            was = name.read_bytes()
+            command = "convert" if name.suffix != ".safetensors" else "extract"
+            self.expect(USAGE, command, "-f", "-q", name, "-o", name, says=f"{whole}{says})")
+            self.assertEqual(name.read_bytes(), was)
+        for each in old / "m.zt.index.json", shards / "m.zt":
+            self.succeed("verify", each)
+        nowhere = self.path("nowhere.zt")
+        nowhere.symlink_to("gone/o.zt")
+        for words in ["convert"], ["convert", "-f"], ["extract", "-f", "--to", "safetensors"]:
+            self.fail_with(EXISTS, *words, self.source, "-o", nowhere, says="nowhere.zt: it is a link that leads nowhere; remove it, or name another output")
+        self.assertTrue(nowhere.is_symlink())
+        nowhere.unlink()
         link.unlink()
         self.succeed("convert", self.source, "-f", "-o", self.output)
         self.succeed("verify", self.output)
