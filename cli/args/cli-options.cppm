@@ -77,9 +77,16 @@ struct Option {
   bool of(CommandBit command) const { return (commands & command) != 0; }
 };
 
+// An option that does nothing without one of others.
+struct Need {
+  unsigned commands;
+  std::string_view option, others;
+};
+
 std::span<const Command> Commands();
 // In the order of --help.
 std::span<const Option> Options();
+std::span<const Need> Needs();
 
 // The most similar known word; empty if none is similar.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> known);

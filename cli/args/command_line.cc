@@ -229,6 +229,13 @@ struct StoreValue {
   }
 };
 
+// Parses and stores a value. Returns the problem, or an empty string.
+std::string StoreWord(const Option& option, const std::string& text, Args& args) {
+  // Such as "$UNSET": as a pattern it would mean all. `show` takes the name of one tensor.
+  if (text.empty() && option.commands != kShow) return "the word is empty";
+  return std::visit(StoreValue{option, text, args}, option.field);
+}
+
 std::string Spelt(const Option& option) {
   return option.is_operand() ? std::string(option.name) : "--" + std::string(option.name);
 }
@@ -365,8 +372,10 @@ Status StoreOperands(const Line& line, const Command& command, Args& args) {
     if (next == line.operands.end() && !name.starts_with('['))
       return RefuseMissing(name, option, command);
     for (bool more = true; more && next != line.operands.end(); more = option.many()) {
-      const std::string wrong = std::visit(StoreValue{option, *next++, args}, option.field);
-      if (!wrong.empty()) return Refuse(wrong, &command);
+      const std::string where =
+          next->empty() ? std::string(name.substr(name.starts_with('['))) + ": " : "";
+      const std::string wrong = StoreWord(option, *next++, args);
+      if (!wrong.empty()) return Refuse(where + wrong, &command);
     }
   }
   if (next == line.operands.end()) return OkStatus();
@@ -384,9 +393,24 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
     if (option == Options().end()) return RefuseOption(word, &command);
     if (!given.insert(&*option).second && !option->is_flag() && !option->is_list())
       return Refuse(Spelt(*option) + " is given twice", &command);
-    const std::string wrong = std::visit(StoreValue{*option, value, args}, option->field);
+    const std::string wrong = StoreWord(*option, value, args);
     if (!wrong.empty()) return Refuse(Spelt(*option) + ": " + wrong, &command);
   }
+  const auto is_given = [&](std::string_view name) {
+    return std::ranges::any_of(given, [&](const Option* each) { return each->name == name; });
+  };
+  for (const auto& [commands, option, others] : Needs()) {
+    const std::vector<std::string_view> needed = Words(others);
+    if ((commands & command.bit) == 0 || !is_given(option) || std::ranges::any_of(needed, is_given))
+      continue;
+    std::vector<std::string> spelt;
+    for (const std::string_view each : needed) spelt.push_back("--" + std::string(each));
+    return Refuse("--" + std::string(option) + " does nothing without " +
+                      Joined(std::vector<std::string_view>(spelt.begin(), spelt.end()), "or"),
+                  &command);
+  }
+  if (args.part_bytes != 0 && !args.output.starts_with("s3://"))
+    return Refuse("--part-size does nothing: the output is not on s3://", &command);
   for (const Option& option : Options()) {
     if (option.name == "output" && option.of(command.bit) && args.output.empty() && !args.dry_run &&
         !args.missing)
@@ -536,6 +560,17 @@ std::shared_ptr<Store> StoreOf(const Args& args) {
   return MakeRemoteStore(std::move(options));
 }
 
+int RunParsed(const Args& args) {
+  if (args.version) return Done(args, Print(VersionText() + "\n"));
+  const Command* const command = FindCommand(args.command);
+  if (args.help) return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
+  const int status = command->run(args);
+  const std::string line = "--base: no input is a delta";
+  if (status == 0 && command->bit != kConvert && !args.base.empty() && args.used_bases->empty())
+    WarnAll(args, std::span(&line, 1));
+  return status;
+}
+
 }  // namespace
 
 int Run(std::vector<std::string> words) {
@@ -543,16 +578,11 @@ int Run(std::vector<std::string> words) {
   if (const Status parsed = Parse(std::move(words), args); !parsed.ok()) return Fail(args, parsed);
   args.store = StoreOf(args);
   SetCommon(args);
-  if (args.version) return Done(args, Print(VersionText() + "\n"));
-  const Command* const command = FindCommand(args.command);
-  if (!args.help) {
-    const int status = command->run(args);
-    const std::string line = "--base: no input is a delta";
-    if (status == 0 && command->bit != kConvert && !args.base.empty() && args.used_bases->empty())
-      WarnAll(args, std::span(&line, 1));
-    return status;
+  try {
+    return RunParsed(args);
+  } catch (const std::bad_alloc&) {
+    return Fail(args, IoError("out of memory"));
   }
-  return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
 }
 
 }  // namespace zt::cli

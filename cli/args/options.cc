@@ -24,7 +24,8 @@ constexpr std::string_view kOutput = "Output", kShards = "Shards", kTensors = "T
                            kChecks = "Checks", kInput = "Input", kMeasure = "Measurements",
                            kAll = "Every command";
 constexpr unsigned kReads = kEvery & ~kJoin, kWrites = kConvert | kJoin | kExtract | kInspect,
-                   kRules = kConvert | kExtract | kVerify;
+                   kRules = kConvert | kExtract | kVerify,
+                   kSays = kConvert | kInspect | kExtract | kDiff;
 constexpr std::string_view kFiles = "@files", kFolders = "@folders", kTensorNames = "@tensors";
 constexpr std::string_view kFloats = "f32 f16 bf16";
 constexpr std::uint64_t kLeastMemory = 64 << 10;
@@ -164,22 +165,32 @@ constexpr Option kOptions[] = {
     {kBench, 0, "runs", "N", kMeasure, &Args::runs, "Runs of each measurement; the median counts",
      "3", "", "", 1, 1'000'000},
 
-    {kEvery, 'T', "threads", "N", kAll, &Args::threads, "Workers; 0: all usable", "0", "", "", 0,
+    {kReads, 'T', "threads", "N", kAll, &Args::threads, "Workers; 0: all usable", "0", "", "", 0,
      1024},
-    {kEvery, 0, "memory", "SIZE", kAll, &Args::memory, "Limit on data in flight",
+    {kReads, 0, "memory", "SIZE", kAll, &Args::memory, "Limit on data in flight",
      "32MiB for each worker", "", "", kLeastMemory},
-    {kEvery, 0, "progress", "WHEN", kAll, &Args::progress, "auto, always or never", "auto",
+    {kReads, 0, "progress", "WHEN", kAll, &Args::progress, "auto, always or never", "auto",
      "auto always never"},
     {kEvery, 0, "json", "", kAll, &Args::json, "The result, or the error, as one JSON object"},
     {kEvery, 'q', "quiet", "", kAll, &Args::quiet, "No progress, summary or warnings"},
-    {kEvery, 'v', "verbose", "", kAll, &Args::verbose, "Say more"},
+    {kSays, 'v', "verbose", "", kAll, &Args::verbose, "Say more"},
     {kEvery, 'h', "help", "", kAll, &Args::help, "The options of the program or of a command"},
     {kProgram, 0, "version", "", kAll, &Args::version,
      "Versions of the program, the formats, the packages"},
 };
 
+constexpr Need kNeeds[] = {
+    {kRules, "on-overflow", "dtype dequantize"},
+    {kRules, "allow-loss", "dtype"},
+    {kConvert, "chunk", "zstd base"},
+    {kConvert, "min-gain", "zstd"},
+    {kInspect, "force", "html"},
+    {kInspect, "no-sync", "html"},
+};
+
 }  // namespace
 
+std::span<const Need> Needs() { return kNeeds; }
 std::span<const Command> Commands() { return kCommands; }
 std::span<const Option> Options() { return kOptions; }
 

@@ -72,6 +72,7 @@ Status ParseRename(const std::string& text, Rule& rule) {
   }
   if (parts.size() != 3) return wrong("a delimiter is missing");
   if (!parts[2].empty() && parts[2] != "g") return wrong("unknown flag " + Quote(parts[2]));
+  if (parts[0].empty()) return wrong("REGEX is empty; ^ is the start of a name");
   rule.from = std::make_shared<const Regex>(parts[0]);
   if (const std::string error = rule.from->error(); !error.empty()) return wrong(error);
   rule.to = parts[1];
@@ -89,6 +90,7 @@ Status ParseDType(const std::string& text, Rule& rule) {
         "applies to no tensor: without a pattern it is for tensors of floating point; '.=" + text +
         "' is for all";
   } else {
+    if (equals == 0) return InvalidArgument("--dtype " + Quote(text) + ": no word is before '='");
     rule.names.emplace("--dtype", text.substr(0, equals));
   }
   const std::string type = text.substr(equals + 1);

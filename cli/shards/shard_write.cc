@@ -327,9 +327,11 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   }
   if (args.quiet) return OkStatus();
   const auto& what = json["output"]["path"].get_ref<const std::string&>();
-  Note(SummaryText(what + ": " + Counted(run.written, "shard") + " written, " +
-                       std::to_string(run.kept) + " kept",
-                   run.tensors_all, run.bytes_in, run.bytes_out, run.seconds));
+  const std::string line = what + ": " + Counted(run.written, "shard") + " written, " +
+                           std::to_string(run.kept) + " kept";
+  Note(run.written == 0 ? line
+                        : SummaryText(line, run.tensors_all, run.bytes_in, run.bytes_out,
+                                      run.seconds));
   return OkStatus();
 }
 

@@ -5,7 +5,9 @@ import json
 import os
 import pickle
 import pty
+import random
 import re
+import shutil
 import struct
 import subprocess
 import time
@@ -369,6 +371,69 @@ class Rules(support.EndToEnd):
         self.assertEqual({row["name"]: row["components"][0]["to"] for row in plan}, {"ab": "u16", "b": "i32"})
 
 
+# Values that are not the default's, for options whose words the table does not have.
+VALUES = {"align": "4096", "min-gain": "99", "chunk": "64KiB", "part-size": "5MiB", "shards": "2", "shard-size": "4KiB", "shard": "1/2",
+          "include": "a", "exclude": "a", "rename": "s/^/new/", "atol": "1", "rtol": "1", "variant": "fp16", "threads": "2", "memory": "1MiB",
+          "profile": "me", "region": "here", "endpoint-url": "http://127.0.0.1:9"}
+CHOSEN = {("convert", "digest"): "sha256", ("id", "digest"): "xxh3", "zstd": "19", "spec": "2.0", "dtype": "f16", "sort": "size", "files": "none",
+          "on-overflow": "saturate", "quant": "group", "attributes": "none", "npy-void": "f8_e5m2"}
+# What leaves no trace where it is right.
+TRACELESS = {
+    "threads": "the output is the same", "memory": "the output is the same", "no-sync": "a crash would tell",
+    "progress": "nothing lasts as long", "quiet": "nothing is said", "verbose": "there is no more to say", "force": "nothing is there",
+    "profile": "no input is on S3", "region": "no input is on S3", "endpoint-url": "no input is on S3", "no-sign-request": "no input is on S3",
+    "follow-links": "there is no link", "files": "there is no file", "from": "it is that", "npy-void": "there is no such array",
+    "on-overflow": "all values fit", "allow-loss": "no value has a fraction", "atol": "no value differs", "rtol": "no value differs",
+    "attributes": "there are none", "sort": "that is their order", "no-metadata": "there is none", "min-gain": "it is reached",
+    "chunk": "one chunk holds all", "quant": "the default", "raw": "it is raw", "canonical": "it is that"}
+
+
+class Options(support.EndToEnd):
+    """ZT_COUNT triples of command, option and kind of input, drawn from the program's table of options."""
+
+    def run_in(self, *words):
+        """Exit status, texts and files of a run in a folder of its own."""
+        shutil.rmtree(self.path("out"), ignore_errors=True)
+        self.path("out").mkdir()
+        done = self.run_program(*words)
+        texts = [re.sub(rb"[0-9.]+ (s|[KMG]?i?B/s)\b", b"", text) for text in (done.stdout, done.stderr)]
+        return done.returncode, texts, {str(each): each.read_bytes() for each in sorted(self.path("out").rglob("*")) if each.is_file()}
+
+    def test_none_is_ignored_in_silence(self):
+        kinds = {"safetensors": self.safetensors("a.safetensors", {"a": ("F32", [3000], bytes(12000)), "b": ("F32", [2], struct.pack("<2f", 1, 2))}, {"k": "v"}),
+                 "npz": DATA / "npz/stored.npz", "gguf": DATA / "gguf/kinds.gguf"}
+        kinds["folder"] = self.safetensors("f/model.safetensors").parent
+        self.put("f/config.json", b"{}")
+        kinds["zt"] = self.path("a.zt")
+        self.succeed("convert", "-q", kinds["safetensors"], "-o", kinds["zt"])
+        table = self.json("--help", "--json")["options"]
+        needs = {("convert", "chunk"): "--zstd", ("convert", "min-gain"): "--zstd", **{(each, "on-overflow"): "--dtype=bf16" for each in ("convert", "extract", "verify")},
+                 **{(each, "allow-loss"): "--dtype=.=bf16" for each in ("convert", "extract", "verify")}, ("inspect", "force"): "--html", ("inspect", "no-sync"): "--html"}
+        rows = [(command, row) for row in table for command in row["commands"] if not row["operand"]
+                and row["name"] not in ("output", "help", "html") and command not in ("bench", "join")]
+        rng, tried, silent = random.Random(int(os.environ.get("ZT_SEED", 1))), 0, []
+        while tried < int(os.environ.get("ZT_COUNT", 60)):
+            (command, row), kind = rng.choice(rows), rng.choice([*kinds])
+            name, source, out = row["name"], kinds[kind], f"{self.path('out')}/o"
+            words = {"convert": ["-o", out + ".zt"], "extract": ["-o", out + ".npz"], "diff": [source], "show": [],
+                     "verify": ["--against", source] if name not in ("against", "canonical") else []}.get(command, [])
+            need = needs.get((command, name))
+            if need:
+                words += [need, out + ".html"] if need == "--html" else [need]
+            option = "--" + name
+            if row["value"]:
+                value = CHOSEN.get((command, name)) or CHOSEN.get(name) or VALUES.get(name) or (
+                    source if "@files" in row["words"] else row["words"][-1])
+                option += f"={value}"
+            before = self.run_in(command, source, *words)
+            if before[0] not in (0, 1):
+                continue
+            tried += 1
+            if self.run_in(command, source, *words, option) == before and name not in TRACELESS:
+                silent.append((command, option, kind))
+        self.assertEqual(silent, [])
+
+
 class CommandLine(support.EndToEnd):
 
     def setUp(self):
@@ -405,7 +470,6 @@ class CommandLine(support.EndToEnd):
                  (["inspect", [self.put(f"models--x--y/{name}", b"{}") for name in ("snapshots/0123/config.json", "refs/main")][1].parents[1]],
                   "the folder is a model's in a hub's cache; name one of its revisions: "),
                  (["convert", "a", "-o", "b", "--zstd=30"], "ztstream: --zstd: zstd level 30"),
-                 (["convert", "a", "-o", "b", "--chunk", "1"], "ztstream: --chunk: "),
                  (["convert", "a", "-o", "b", "--zstd", "--chunk", "1"], "ztstream: --chunk: "),
                  (["convert", "a", "-o", "b", "--zstd=30", "--chunk", "64KiB"], "ztstream: --zstd: "),
                  (["convert", "a", "--on-overflow", "eror", "-n"], "'eror' is not error, inf or saturate; did you mean error?"),
@@ -416,6 +480,25 @@ class CommandLine(support.EndToEnd):
                  (["convert", "-d", "a"], "'-d' is not an option of convert; 'ztstream extract' writes tensors back"),
                  (["-t", "a.zt"], "'-t' is not an option; 'ztstream verify' checks a file"),
                  (["-l", "a.zt"], "'ztstream inspect' lists a file"), (["convert", "-c", "a"], "-o - is standard output"),
+                 # what does nothing there
+                 (["convert", "a", "-o", "b", "--chunk", "1MiB"], "ztstream: --chunk does nothing without --zstd or --base; see ztstream convert --help"),
+                 (["convert", "a", "-o", "b", "--min-gain", "5"], "--min-gain does nothing without --zstd;"),
+                 *(([command, "a", *more, "--on-overflow", "inf"], "--on-overflow does nothing without --dtype or --dequantize; see")
+                   for command, *more in (("convert", "-o", "b"), ("extract", "-o", "b.npz"), ("verify", "--against", "a"))),
+                 (["extract", "a", "-o", "b.npz", "--dequantize", "f32", "--allow-loss"], "--allow-loss does nothing without --dtype;"),
+                 (["inspect", "a", "-f"], "--force does nothing without --html;"), (["inspect", "a", "--no-sync"], "--no-sync does nothing without --html;"),
+                 (["convert", "a", "-o", "b", "--part-size", "5MiB"], "--part-size does nothing: the output is not on s3://"),
+                 (["verify", "a", "-v"], "'-v' is not an option of verify; convert, inspect, extract and diff have it"),
+                 *((["join", "a", "-o", "b.zt", *words], f"'{words[0]}' is not an option of join;")
+                   for words in (["-T", "2"], ["--memory", "1MiB"], ["--progress", "never"])),
+                 # "$UNSET" means nothing, and not all
+                 (["extract", "a", "", "-o", "b"], "ztstream: NAME: the word is empty; see ztstream extract --help"),
+                 (["inspect", "a", ""], "FILE: the word is empty"), (["diff", "", "a"], "A: the word is empty"), (["convert", "a", "-o", ""], "--output: the word is empty"),
+                 *((["convert", "a", "-o", "b", option, ""], f"{option}: the word is empty; see ztstream convert --help")
+                   for option in ("--include", "--exclude", "--dtype", "--rename", "--shard", "--files", "--from", "--variant", "--profile", "--base")),
+                 (["convert", self.source, "-o", "b", "--dtype", "=f16"], "--dtype '=f16': no word is before '='"),
+                 (["extract", self.source, "-o", "b.npz", "--rename", "s//x/"], "REGEX is empty; ^ is the start of a name"),
+                 (["verify", "a", "--against", ""], "--against: the word is empty"),
                  (["-V"], "--version tells the versions"), (["convert", "--keep", "a"], "inputs are always kept; see"),
                  (["ls", "a"], "did you mean 'inspect'?"), (["test", "a"], "did you mean 'verify'?"),
                  (["extract", "a", "-o", "b", "--quant", "keep"], "'--quant' is not an option of extract; convert and verify have it"),
@@ -453,7 +536,7 @@ class CommandLine(support.EndToEnd):
         self.fail_with(USAGE, "convert", source, "-o", "o.zt", "--shard-size=0", says="--shard-size: '0' is not a size")
         self.fail_with(USAGE, "convert", source, "-o", "o.zt", "--zstd=+3",
                        says="--zstd: '+3' is not a level, huffman or planes")
-        for words in (("--zstd=-5",), ("--zstd=019",), ("--min-gain=-2.5",), ("--shard-size=1.5K", "-n"), ("--threads=0",)):
+        for words in (("--zstd=-5",), ("--zstd=019",), ("--min-gain=-2.5", "--zstd"), ("--shard-size=1.5K", "-n"), ("--threads=0",)):
             self.succeed("convert", "-q", "-f", source, "-o", self.path("o.zt"), *words)
 
     def test_options_are_checked_before_the_output(self):
@@ -484,6 +567,13 @@ class CommandLine(support.EndToEnd):
 
     def test_id_takes_its_inputs_as_one_model(self):
         self.fail_with(INVALID, "id", self.source, self.source, says="inputs are taken as one model: run id once for each")
+
+    def test_id_says_which_names_it_cannot_take(self):
+        byte = ("U8", [1], b"x")
+        for name, why in ("", "is empty"), ("n" * 1025, "has more than 1024 bytes"), ("a\0", "holds U+0000"):
+            source = self.safetensors("n.safetensors", {name: byte, "w": byte})
+            self.assertTrue(self.fail_with(UNSUPPORTED, "id", source, says=why).endswith("; --exclude leaves it out\n"))
+        self.succeed("id", source, "--exclude", "^a")
 
     def test_help_names_what_is_read(self):
         self.assertIn(b"Streams safetensors, npy, npz, GGUF, PyTorch, ONNX, HDF5, Keras and .zt to .zt.\n", self.succeed("--help"))

@@ -446,8 +446,8 @@ class Faults(remote_server.Remote):
         self.assertNotIn(b"verysecret", process.stdout + process.stderr)
         signed, upper = f"{self.url}?{secret}", f"{self.url}?{secret}".replace("http:", "HTTP:")
         self.server.requests.clear()
-        for words in (["inspect", "--json", upper], ["verify", self.path("out.zt"), f"--against={signed}", "--json", "-v"],
-                      ["verify", self.path("out.zt"), "--against", upper, "--json", "-v"]):
+        for words in (["inspect", "--json", upper], ["verify", self.path("out.zt"), f"--against={signed}", "--json"],
+                      ["verify", self.path("out.zt"), "--against", upper, "--json"]):
             process = self.run_program(*words)
             self.assertEqual(process.returncode, support.DONE, process.stderr)
             self.assertNotIn(b"verysecret", process.stdout + process.stderr)
