@@ -243,7 +243,7 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Args& a
     if (before != after) out += " -> " + Printable(after);
     out += "  " + HumanBytes(Bytes(*planned.object));
     if (const auto& with = planned.components.front().shared_with) {
-      out += "  = " + Printable(plan.objects[with->object].object->name);
+      out += "  = " + Printable(Repeated(plan.objects[with->object].object->name));
       ++shared;
     }
     out += "\n";
@@ -282,7 +282,7 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
                   {"bytes_in", from.bytes},
                   {"bytes_out", to.bytes}};
       if (const auto& shared = planned.components[c].shared_with) {
-        row["shared_with"] = plan.objects[shared->object].object->name;
+        row["shared_with"] = Repeated(plan.objects[shared->object].object->name);
       }
       components.push_back(std::move(row));
     }

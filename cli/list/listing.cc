@@ -303,7 +303,7 @@ std::string FilesText(const Listing& listing) {
   Rows lines;
   for (const ListedObject& file : FilesOf(listing)) {
     const ListedComponent& data = file.components.front();
-    lines.push_back({"  " + file.path, HumanBytes(file.decoded()), EncodingText(data),
+    lines.push_back({"  " + file.path, HumanBytes(data.length), EncodingText(data),
                      data.digest.substr(0, data.digest.find(':'))});
   }
   return "files:\n" + Aligned(lines, 0);
@@ -372,28 +372,40 @@ std::string StatsTableText(const Listing& listing, const TextOptions& options) {
 
 namespace {
 
-constexpr std::size_t kDeepest = 32;  // what has more parts stays together: names come from files
+constexpr std::size_t kDeepest = 16;  // what has more parts stays together: names come from files
 
 struct Node {
   std::string_view part;                 // of the name; its parents' come before
   std::string_view joint;                // "." or "/", which joins it to its parent's
   const ListedObject* object = nullptr;  // a tensor, if it ends here
   std::vector<std::unique_ptr<Node>> children;
-  std::unordered_map<std::string_view, Node*, zt::internal::NameHash> by_part;
+  // By part and joint, of a node with many children: most have one.
+  std::unique_ptr<std::unordered_map<std::string_view, Node*, zt::internal::NameHash>> by_part;
   // Sums of all tensors below, this one included. Tied ones count among `tensors` only.
   std::uint64_t tensors = 0, tied = 0, parameters = 0, bytes = 0;
   std::size_t likeness = 0;  // equal for nodes whose tensors have equal names, types and shapes
 
+  std::string_view joined() const {
+    return {part.data() - joint.size(), part.size() + joint.size()};
+  }
   // `joined`: the part with the `joint` characters before it.
   Node& Child(std::string_view joined, std::size_t joint) {
-    Node*& found = by_part[joined];
-    if (found == nullptr) {
-      children.push_back(std::make_unique<Node>());
-      found = children.back().get();
-      found->joint = joined.substr(0, joint);
-      found->part = joined.substr(joint);
+    constexpr std::size_t kMany = 8;
+    if (by_part == nullptr) {
+      for (const auto& child : children) {
+        if (child->joined() == joined) return *child;
+      }
+    } else if (const auto found = by_part->find(joined); found != by_part->end()) {
+      return *found->second;
     }
-    return *found;
+    Node& child = *children.emplace_back(std::make_unique<Node>());
+    child.joint = joined.substr(0, joint);
+    child.part = joined.substr(joint);
+    if (by_part != nullptr) by_part->emplace(joined, &child);
+    if (by_part != nullptr || children.size() <= kMany) return child;
+    by_part = std::make_unique<decltype(by_part)::element_type>();
+    for (const auto& each : children) by_part->emplace(each->joined(), each.get());
+    return child;
   }
 };
 

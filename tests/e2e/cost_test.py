@@ -146,6 +146,12 @@ def tensors(path, n):
     return "a.safetensors"
 
 
+def dotted(path, n):
+    """Names of many parts, of which a tree makes nodes."""
+    make_safetensors.write(path / "a.safetensors", {f"{i:x}" + "." * 31: ("U8", [0], b"") for i in range(n)})
+    return "a.safetensors"
+
+
 def modules_left_alone(path, n):
     """Tensors, and as many entries of modules that are not quantized: names, and globs that share their beginning."""
     (path / "m").mkdir()
@@ -602,7 +608,7 @@ def convert(*options, source="{}"):
 CONVERT, PACK, AS_2_0, CANONICAL = convert(), convert("--zstd"), convert("--spec", "2.0"), convert("--canonical")
 SHARDED, PIPED, JSON = convert("--shards", "1", "--spec", "2.0"), convert(source="-"), convert("--json")
 SHARDS = convert("--shard-size", "1")
-PLANNED = convert("-n", "--json")
+PLANNED, PLAN, TREE, PAGE = convert("-n", "--json"), convert("-n"), ["inspect", "--tree", "{}"], ["inspect", "{}", "--html", "o.html", "-f"]
 NUMBERS = convert("--dequantize", "bf16", "--memory", "1MiB")
 RENAME = convert("--rename", "s/^/a/", "--include", ".", "--dtype", "f16")
 
@@ -615,7 +621,8 @@ FOLDER = ["extract", "{}", "-o", "back/", "-f", "--no-sync"]
 ZT = [INSPECT, STATS, VERIFY, AGAINST, DIFF, CONVERT, PACK, RENAME]
 FOREIGN = [INSPECT, STATS, DIFF, CONVERT, RENAME]
 # What else reads a format, tried where all is.
-MORE = {"zt": [LISTED, JSON_VERIFY, ID, SHOW, AS_2_0, CANONICAL, SHARDED, FOLDER], None: [LISTED, SHOW, AS_2_0, SHARDED, FOLDER]}
+PRINTED = [LISTED, TREE, PAGE, PLANNED, PLAN, SHOW]
+MORE = {"zt": [*PRINTED, JSON_VERIFY, ID, AS_2_0, CANONICAL, SHARDED, FOLDER], None: [*PRINTED, AS_2_0, SHARDED, FOLDER]}
 
 # Commands that do not take a case, sound as it is: the exit status.
 REFUSED = {
@@ -630,10 +637,10 @@ REFUSED = {
     # a row does not ascend; the blobs do not lie where those of a canonical file do
     equal_columns_of_one_index: {1: [VERIFY, LITTLE, JSON_VERIFY], 4: [CONVERT, AS_2_0, CANONICAL, SHARDED, FOLDER, DIFF], 5: [SHOW]},
     contents_of_one_digest: {1: [IS_CANONICAL]},
-    components_of_a_long_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
-    components_of_an_escaped_name: {5: [SHOW, FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
+    components_of_a_long_name: {5: [SHOW, FOLDER, ID], 2: [AS_2_0, CANONICAL, SHARDED]},
+    components_of_an_escaped_name: {5: [SHOW, FOLDER, ID], 2: [AS_2_0, CANONICAL, SHARDED]},
     parts_that_are_not_known: {5: [SHOW, ID, AS_2_0, CANONICAL, SHARDED, FOLDER]},
-    aliases_of_a_long_name: {5: [FOLDER], 2: [ID, AS_2_0, CANONICAL, SHARDED]},
+    aliases_of_a_long_name: {5: [FOLDER, ID], 2: [AS_2_0, CANONICAL, SHARDED]},
     shared_components: {5: [SHOW, FOLDER]},
     onnx_escaped_functions: {5: [FOLDER]},
     onnx_escaped_node: {5: [FOLDER], 2: [AS_2_0, SHARDED]},
@@ -654,7 +661,7 @@ CASES = [
     (cells_of_one_index, 1000, [VERIFY, AS_2_0, CANONICAL]), (torch_tensors_of_one_dict, 8000, [INSPECT, CONVERT]),
     (elements_in_disorder, 1 << 20, [VERIFY, LITTLE]),
     (metadata, 40000, [*FOREIGN, SHARDED, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, CANONICAL, extract("safetensors"), extract("npz")]),
-    (shards, 1000, [*FOREIGN, extract("safetensors")]), (tensors, 1500, [SHARDS]),
+    (shards, 1000, [*FOREIGN, extract("safetensors")]), (tensors, 1500, [SHARDS, TREE, PAGE]),
     (objects_of_2_0, 20000, [*ZT, CANONICAL, ID]),
     (objects, 20000, [*ZT, extract("safetensors"), extract("npz")]), (components, 20000, ZT), (attributes, 40000, [*ZT, extract("safetensors")]),
     (attributed, 15000, [*ZT, extract("npz")]), (frames, 300000, [*ZT, extract("npz")]), (frames_with_table, 60000, [*ZT, extract("npz")]),
@@ -673,13 +680,13 @@ CASES = [
     (components_of_a_long_name, 2000, [INSPECT, LISTED, VERIFY, JSON_VERIFY, CONVERT, DIFF]),
     (components_of_an_escaped_name, 2000, [LISTED, VERIFY, JSON_VERIFY, DIFF]),
     (parts_that_are_not_known, 1500, [LISTED, VERIFY, JSON_VERIFY]),
-    (damaged_components_of_a_long_name, 2000, [VERIFY, JSON_VERIFY]), (aliases_of_a_long_name, 4000, [INSPECT, LISTED, VERIFY, DIFF]),
+    (damaged_components_of_a_long_name, 2000, [VERIFY, JSON_VERIFY]), (aliases_of_a_long_name, 4000, [INSPECT, LISTED, VERIFY, DIFF, PLANNED, PLAN]),
     (attribute_numbers, 500000, [INSPECT, DIFF, CONVERT, VERIFY, extract("gguf")]), (attribute_lists, 400000, [DIFF, CONVERT, SHARDED]),
     (attribute_chains, 2000000, [INSPECT, DIFF, convert("--shards", "1")]),
     (shared_components, 2000, [INSPECT, VERIFY, CONVERT]), (rows_of_one_index, 300, [VERIFY, AS_2_0, CANONICAL, ID]),
     (equal_columns_of_one_index, 40, [LITTLE, CONVERT]),
     (contents_of_one_digest, 1500, [VERIFY, IS_CANONICAL]), (entries_of_one_blob, 16, [VERIFY]), (rows_of_one_blob, 40, [VERIFY]),
-    (modules_left_alone, 10000, [NUMBERS]), (groups_of_a_long_row, 1 << 16, [NUMBERS]),
+    (dotted, 20000, [TREE]), (modules_left_alone, 10000, [NUMBERS]), (groups_of_a_long_row, 1 << 16, [NUMBERS]),
     (warnings, 8000, [VERIFY, CONVERT, JSON, DIFF, extract("npz")]), (attributed, 5000, [FOLDER]),
 ]
 
