@@ -93,7 +93,7 @@ StatusOr<std::optional<Wanted>> FindComponent(const TensorSource& source, const 
 
 Status IsFileOfModel(const std::string& name) {
   return InvalidArgument(Quote(name) +
-                         " is a file of the model; ztstream extract FILE NAME -o - prints it");
+                         " is a file of the model; ztstream extract FILE NAME -o OUT writes it");
 }
 
 // NAME[SLICE] without [SLICE].

@@ -42,10 +42,11 @@ bool g_printed = false;                 // something is on standard output
 std::atomic<bool> g_line_open = false;  // its last line has no end yet
 std::size_t g_open_lists = 0;           // in an object of which a part is printed
 
-Status WriteOutput(std::string_view text) {
+Status WriteOutput(std::string_view text, std::size_t open_lists = 0) {
   if (text.empty()) return OkStatus();
   const std::lock_guard lock(Lines());
   g_printed = true;
+  g_open_lists = open_lists;
   g_line_open = !text.ends_with('\n');
   const int error = WriteTo(STDOUT_FILENO, text);
   // EPIPE: `| head`, a pager that was quit.
@@ -63,6 +64,13 @@ Json ErrorJson(const Common& common, const Status& status) {
   Json json = Envelope(common, false);
   json["error"] = std::move(error);
   return json;
+}
+
+// The error as an object, or as the rest of the one that is printed in part.
+std::string EndOfOutput(const Json& error) {
+  if (!g_line_open) return Dump(error);
+  return std::string(g_open_lists, ']') + ",\"ok\":false,\"error\":" + OneLine(error["error"]) +
+         "}\n";
 }
 
 }  // namespace
@@ -91,19 +99,17 @@ void WarnAll(const Common& common, std::span<const std::string> messages) {
 
 int Fail(const Common& common, const Status& status) {
   // A signal to a whole pipeline ends the program that writes the input, too, so that it is cut.
-  const bool of_input =
-      status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kUnimplemented;
+  const StatusCode code = status.code();
+  const bool of_input = code == StatusCode::kDataLoss || code == StatusCode::kUnimplemented ||
+                        (code == StatusCode::kCancelled && FileOf(status));
   if (of_input && Ended()) return Fail(common, Cancelled("interrupted"));
   Note(Worded(common, status));
   if (common.json) {
     const Json json = ErrorJson(common, status);
     if (common.product_on_output) {
       WriteLine(Dump(json));
-    } else if (!g_line_open) {
-      (void)WriteOutput(Dump(json));
     } else {
-      (void)WriteOutput(std::string(g_open_lists, ']') +
-                        ",\"ok\":false,\"error\":" + OneLine(json["error"]) + "}\n");
+      (void)WriteOutput(EndOfOutput(json));
     }
   }
   return ExitStatus(status);
@@ -112,10 +118,10 @@ int Fail(const Common& common, const Status& status) {
 void SayInterrupted(const Common& common, std::string_view lines) {
   const Status status = Cancelled("interrupted");
   (void)WriteTo(STDERR_FILENO, std::string(lines) + "ztstream: " + Message(status) + "\n");
-  if (!common.json || g_printed) return;
+  if (!common.json || (g_printed && !g_line_open)) return;
   const int fd = common.product_on_output ? STDERR_FILENO : STDOUT_FILENO;
   pollfd ready = {fd, POLLOUT, 0};
-  if (::poll(&ready, 1, 0) > 0) (void)WriteTo(fd, Dump(ErrorJson(common, status)));
+  if (::poll(&ready, 1, 0) > 0) (void)WriteTo(fd, EndOfOutput(ErrorJson(common, status)));
 }
 
 int Done(const Common& common, const Status& status) {
@@ -123,10 +129,8 @@ int Done(const Common& common, const Status& status) {
 }
 
 Status Print(std::string_view text, std::size_t open_lists) {
-  // A line that was begun is finished.
-  if (Ended() && !g_line_open) return Cancelled("interrupted");
-  g_open_lists = open_lists;
-  return WriteOutput(text);
+  if (Ended()) return Cancelled("interrupted");
+  return WriteOutput(text, open_lists);
 }
 
 Json Envelope(const Common& common, bool ok) {

@@ -40,6 +40,12 @@ std::string BarLine(const std::string& verb, double share, std::span<const std::
   return (verb + " " + bar + tail).substr(0, room);
 }
 
+// True for a terminal without escape sequences, such as a shell in an editor.
+bool IsDumb() {
+  const char* terminal = std::getenv("TERM");
+  return terminal != nullptr && std::string_view(terminal) == "dumb";
+}
+
 }  // namespace
 
 std::size_t TerminalColumns(int descriptor, std::size_t otherwise) {
@@ -53,7 +59,7 @@ std::size_t TerminalColumns(int descriptor, std::size_t otherwise) {
 ProgressBar::ProgressBar(const Common& common, std::string_view verb)
     : verb_(verb),
       shown_(!common.quiet && common.progress != "never"),
-      bar_(common.progress == "always" || ::isatty(STDERR_FILENO) != 0),
+      bar_(common.progress == "always" || (::isatty(STDERR_FILENO) != 0 && !IsDumb())),
       start_(Clock::now()),
       last_(start_) {}
 

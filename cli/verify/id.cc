@@ -86,7 +86,12 @@ StatusOr<std::string> Id(const Args& args) {
   }
   const std::unique_ptr<TensorSource> source = *std::move(merged);
   ZT_RETURN_IF_ERROR(rules.Resolve(*source));
-  ZT_ASSIGN_OR_RETURN(const Plan plan, MakePlan(*source, plan_options));
+  StatusOr<Plan> planned = MakePlan(*source, plan_options);
+  // Nobody has asked for 2.0: the tensor cannot have an id.
+  if (planned.status().code() == StatusCode::kInvalidArgument && TensorOf(planned.status())) {
+    return WithAdvice(WithCode(planned.status(), StatusCode::kUnimplemented), Advice::kExclude);
+  }
+  ZT_ASSIGN_OR_RETURN(const Plan plan, std::move(planned));
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
   WarnAll(args, WordedWarnings(args, *source));
   WarnAll(args, rules.Warnings());

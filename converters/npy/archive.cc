@@ -292,8 +292,11 @@ class ArchivePlan {
   }
 
  private:
-  // True if a part of the path is "..", on any system.
+  // True if the path is absolute or a part of it is "..", on any system.
   static bool LeadsOut(std::string_view name) {
+    const bool drive =
+        name.size() > 1 && name[1] == ':' && std::isalpha(static_cast<unsigned char>(name[0])) != 0;
+    if (drive || name.starts_with('/') || name.starts_with('\\')) return true;
     for (std::size_t at = 0; at < name.size();) {
       const std::size_t end = std::min(name.find_first_of("/\\", at), name.size());
       if (name.substr(at, end - at) == "..") return true;

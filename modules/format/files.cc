@@ -26,12 +26,19 @@ Status Refuse(std::string_view path, const std::string& rule) {
   return InvalidData("path " + Quote(path.substr(0, 128)) + ": " + rule);
 }
 
-// U+0000 to U+001F and U+007F to U+009F, in text that is UTF-8.
+// Control characters, in text that is UTF-8: U+0000 to U+001F, U+007F to U+009F, and those that make
+// a name look like another: marks of direction, and what has no width but joiners.
 bool HasControl(std::string_view text) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto code = static_cast<unsigned char>(text[i]);
-    if (code < 0x20 || code == 0x7f) return true;
-    if (code == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0) return true;
+  while (!text.empty()) {
+    utf8proc_int32_t point = 0;
+    const utf8proc_ssize_t length =
+        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                         static_cast<utf8proc_ssize_t>(text.size()), &point);
+    const utf8proc_category_t category = utf8proc_category(point);
+    const bool joiner = point == 0x200c || point == 0x200d;
+    if (category == UTF8PROC_CATEGORY_CC || (category == UTF8PROC_CATEGORY_CF && !joiner))
+      return true;
+    text.remove_prefix(static_cast<std::size_t>(std::max<utf8proc_ssize_t>(length, 1)));
   }
   return false;
 }

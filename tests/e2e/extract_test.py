@@ -86,6 +86,13 @@ class Safetensors(support.EndToEnd):
         self.assertEqual(got[0], {"format": "pt", **metadata})
         self.assertEqual(list(got[1]), ["a/../b \"c\"\n"])
 
+    def test_entries_of_npz_stay_in_their_folder(self):
+        for name in "../x", "a\\..\\x", "/abs", "C:\\x", "c:x", "\\\\srv\\x":
+            source = self.safetensors("in.safetensors", {name: ("F32", [], bytes(4))})
+            self.fail_with(UNSUPPORTED, "extract", source, "-o", self.path("out.npz"), says="with this name would be unpacked outside its folder; --rename gives it another name")
+        self.assertEqual(self.entries(), ["in.safetensors"])
+        self.succeed("extract", self.safetensors("in.safetensors", {name: ("F32", [], bytes(4)) for name in ("ab:c", "a/b", "C", ":")}), "-o", self.path("out.npz"))
+
     def test_metadata_says_for_whom_it_is(self):
         """transformers and huggingface_hub refuse metadata whose format is not pt, tf, flax or mlx."""
         tensors = {"w": ("F32", [], bytes(4))}

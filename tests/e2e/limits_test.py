@@ -3,6 +3,7 @@
 Where a file system of its own is needed the test mounts one in a namespace of its own, and says so where it may not.
 ZT_LIMITS=all adds the manifest of more than 1 GiB, which takes some gigabytes of memory.
 """
+import json
 import os
 import pathlib
 import re
@@ -160,6 +161,8 @@ class Limits(support.Output):
             if process.returncode == IO:
                 self.assertRegex(errors, ONE_LINE)
                 self.assertRegex(errors, "memory", f"{limit} KiB")
+                if "--json" in command:
+                    self.assertEqual(json.loads(process.stdout)["error"]["exit_status"], IO)
             else:
                 self.output.unlink(missing_ok=True)
                 successes += 1

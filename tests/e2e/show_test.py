@@ -317,7 +317,7 @@ class Show(support.EndToEnd):
         for path in map(self.path, ("m", "w.zt")):
             for word in ("config.json", "config.json[0]", "config.json[0][1]"):
                 self.fail_with(USAGE, "show", path, word,
-                               says="'config.json' is a file of the model; ztstream extract FILE NAME -o - prints it")
+                               says="'config.json' is a file of the model; ztstream extract FILE NAME -o OUT writes it")
 
     def test_a_tensor_of_several_arrays(self):
         rng = random.Random(3)

@@ -90,6 +90,17 @@ class Signals(support.EndToEnd):
                       ["inspect", model, "--stats"], ["show", model, "b[3]"], ["id", source]):
             yield " ".join(word for word in words if isinstance(word, str)), Command(words)
 
+    def test_the_object_of_show_has_an_end(self):
+        source = self.safetensors("i.safetensors", {"w": ("U8", [10000, 2, 1000], bytes(20_000_000))})
+        with subprocess.Popen([PROGRAM, "show", source, "w[...]", "--json"], bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            begun = process.stdout.read(100_000)
+            process.send_signal(signal.SIGINT)
+            said, errors = process.communicate(timeout=support.PATIENCE)
+        self.assertEqual((support.shell_status(process), errors), (INTERRUPTED, b"ztstream: interrupted\n"))
+        whole = json.loads(begun + said)
+        self.assertEqual((whole["ok"], whole["error"]["exit_status"]), (False, INTERRUPTED))
+        self.assertLess(len(whole["values"]), 10000)
+
     def test_a_pipeline_is_interrupted_as_a_whole(self):
         """Ctrl-C ends the program that writes the input, too: what is cut so is no truncated file."""
         source = self.safetensors("i.safetensors", make_safetensors.sample("abcd", "BF16", (2000, 300)))

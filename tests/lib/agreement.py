@@ -73,11 +73,11 @@ CANNOT = [
     ("npz", "a zip archive's names", UNSUPPORTED, "names in a zip archive end at a zero"),
     ("npz", "would be unpacked outside its folder", UNSUPPORTED, "an archive must not write outside its folder"),
     ("safetensors", "cannot be written to safetensors|safetensors has no type|ends within a byte", UNSUPPORTED, "safetensors are dense, and of its own types"),
-    ("2.0|canonical|id", "§3[.]5|has no empty names|names of at most 1024|holds U.0000", USAGE,
-     "names of 2.0 have 1 to 1,024 bytes and no zero"),
+    *((where, text, answer, why) for where, answer in (("2.0|canonical", USAGE), ("id", UNSUPPORTED)) for text, why in (
+        ("§3[.]5|has no empty names|names of at most 1024|holds U.0000", "names of 2.0 have 1 to 1,024 bytes and no zero"),
+        ("has no bool of type", "a bool of 2.0 is u8 of type bool, and a part has one type"),
+        ("overflows 64 bits .zTensor 2[.]0 §3[.]3", "the elements of a tensor of 2.0 can be counted"))),
     ("1[.]2", "keeps the format .* for itself", USAGE, "1.2 keeps byte planes under a format of that name"),
-    ("2.0|canonical|id", "has no bool of type", USAGE, "a bool of 2.0 is u8 of type bool, and a part has one type"),
-    ("2.0|canonical|id", "overflows 64 bits .zTensor 2[.]0 §3[.]3", USAGE, "the elements of a tensor of 2.0 can be counted"),
     ("2.0|canonical|id", "two elements name cell|is not more than the one before in its row", UNSUPPORTED,
      "a cell is named once, and the columns of a row ascend"),
 ]
