@@ -329,9 +329,9 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   const auto& what = json["output"]["path"].get_ref<const std::string&>();
   const std::string line = what + ": " + Counted(run.written, "shard") + " written, " +
                            std::to_string(run.kept) + " kept";
-  Note(run.written == 0 ? line
-                        : SummaryText(line, run.tensors_all, run.bytes_in, run.bytes_out,
-                                      run.seconds));
+  Note(run.written == 0
+           ? line
+           : SummaryText(line, run.tensors_all, run.bytes_in, run.bytes_out, run.seconds));
   return OkStatus();
 }
 

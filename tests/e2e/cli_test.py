@@ -613,7 +613,7 @@ class CommandLine(support.EndToEnd):
         row = next(each for each in table["options"] if each["name"] == "sort")
         self.assertEqual((row["commands"], row["words"], row["group"]), (["inspect"], ["name", "size", "offset"], "Output"))
         self.assertEqual({each["name"] for each in table["options"] if each["repeatable"]}, {
-            "FILE...", "INPUT...", "SHARD...", "[NAME...]", "[WORD...]", "against", "dtype", "exclude", "files", "include", "rename"})
+            "FILE...", "INPUT...", "SHARD...", "[NAME...]", "[WORD...]", "against", "base", "dtype", "exclude", "files", "include", "rename"})
 
     def test_sizes(self):
         for size in ("1000000", "64M", "64MiB", "2gb", "64 KiB", "512kb", "1.5G", "0.5 MiB", "65536b"):
