@@ -24,6 +24,11 @@ import zt.convert.shards;
 namespace zt::cli::internal {
 namespace {
 
+// The files of a hub's cache: blobs, and what lies among the links to them and is none.
+struct CacheFiles {
+  std::vector<std::string> blobs, others;
+};
+
 // A problem and the file that has it.
 struct FileProblem {
   std::string file;
@@ -294,16 +299,29 @@ class Verification {
     return WriteFile(DiscardSink(), *source, plan, std::move(options)).status();
   }
 
-  // Blobs of a hub's cache, whose names are their SHA-256, but for those that Git names.
-  Status Blobs(const std::vector<std::string>& blobs) {
-    for (const std::string& path : blobs) {
+  // What a hub's cache holds: blobs have their SHA-256 as name, but for those that Git names.
+  Status Cache(const CacheFiles& files) {
+    for (const std::string& path : files.others) {
+      found.totals.unchecked.push_back(
+          {"", "", Quote(path) + " is no link to a blob, and was not checked"});
+    }
+    for (const std::string& path : files.blobs) {
       std::error_code none;
       all_ += std::filesystem::file_size(path, none);
     }
-    for (const std::string& path : blobs) {
+    for (const std::string& path : files.blobs) {
       const std::string name = std::filesystem::path(path).filename().string();
-      if (!IsSha256(name)) {
+      if (name.ends_with(".incomplete")) {
+        found.problems.push_back(
+            {path, {"", "", "its download was not finished; download it again, or remove it"}});
+        continue;
+      }
+      if (!IsHex(name, 64)) {
         ++found.totals.unhashed;
+        if (!IsHex(name, 40)) {
+          found.totals.unchecked.push_back(
+              {"", "", "the name of " + Quote(path) + " is no digest; it was not checked"});
+        }
         continue;
       }
       const auto is = DigestOfFile(path, DigestKind::kSha256);
@@ -318,10 +336,11 @@ class Verification {
            {"", "",
             "its content is not that of its name, but has " + *is + "; download it again"}});
     }
-    return OkStatus();
+    if (found.totals.digests > 0 || !found.problems.empty()) return OkStatus();
+    return Unsupported("nothing of it can be checked: no blob has its SHA-256 as name");
   }
-  static bool IsSha256(std::string_view name) {
-    return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == name.npos;
+  static bool IsHex(std::string_view name, std::size_t size) {
+    return name.size() == size && name.find_first_not_of("0123456789abcdef") == name.npos;
   }
 
   double End() {
@@ -394,55 +413,69 @@ Status CheckAgainst(const Args& args) {
   return OkStatus();
 }
 
-// The blobs of a model in a hub's cache: all, or those to which the files of a snapshot lead. Errors
-// name a link that leads nowhere. None if the folder is no part of a cache.
-StatusOr<std::vector<std::string>> BlobsOf(const std::string& folder) {
+// What lies in a hub's cache, a model of it, or one snapshot: all blobs in it, and those to which
+// links lead. Errors name a link that leads nowhere. No blobs if the folder is no part of a cache.
+StatusOr<CacheFiles> FilesOfCache(const std::string& folder) {
   namespace fs = std::filesystem;
-  std::vector<std::string> blobs;
-  std::error_code error;
-  const fs::path all = fs::path(folder) / "blobs";
-  if (fs::is_directory(all, error) && fs::is_directory(fs::path(folder) / "snapshots", error)) {
-    for (fs::directory_iterator it(all, error), end; !error && it != end; it.increment(error)) {
-      if (it->is_regular_file(error)) blobs.push_back(it->path().string());
+  CacheFiles files;
+  std::error_code error, none;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const fs::path& path = it->path();
+    const std::string name = path.filename().string();
+    if (it->is_directory(none)) {
+      const bool blobs =
+          name == "blobs" && fs::is_directory(path.parent_path() / "snapshots", none);
+      if (blobs || name == "refs" || name == ".no_exist" || name == ".locks")
+        it.disable_recursion_pending();
+      if (!blobs) continue;
+      const fs::path all = fs::canonical(path, none);
+      for (fs::directory_iterator blob(all, error); !error && blob != fs::directory_iterator();
+           blob.increment(error)) {
+        if (blob->is_regular_file(none)) files.blobs.push_back(blob->path().string());
+      }
+      if (error) break;
+      continue;
     }
-  } else {
-    for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
-         it.increment(error)) {
-      std::error_code none;
-      const fs::path target = fs::read_symlink(it->path(), none);
-      if (none || target.parent_path().filename() != "blobs") continue;
-      ZT_RETURN_IF_ERROR(
-          WithFile(TheStore().Open(it->path().string()).status(), it->path().string()));
-      blobs.push_back(fs::canonical(it->path(), none).string());
+    std::error_code no_link;
+    const fs::path target = fs::read_symlink(path, no_link);
+    if (no_link || target.parent_path().filename() != "blobs") {
+      files.others.push_back(path.string());
+      continue;
     }
+    ZT_RETURN_IF_ERROR(WithFile(TheStore().Open(path.string()).status(), path.string()));
+    const fs::path within = fs::canonical(path.parent_path() / target.parent_path(), none);
+    files.blobs.push_back((within / target.filename()).string());
   }
   if (error) return WithFile(IoError(error.value(), "cannot list the folder"), folder);
-  std::ranges::sort(blobs);
-  blobs.erase(std::unique(blobs.begin(), blobs.end()), blobs.end());
-  return blobs;
+  std::ranges::sort(files.others);
+  std::ranges::sort(files.blobs);
+  files.blobs.erase(std::unique(files.blobs.begin(), files.blobs.end()), files.blobs.end());
+  return files;
 }
 
-int RunOnBlobs(const Args& args, const std::vector<std::string>& blobs) {
+int RunOnCache(const Args& args, const CacheFiles& files) {
   Verification verification(args);
-  const Status status = verification.Blobs(blobs);
+  const Status status = verification.Cache(files);
   const double seconds = verification.End();
-  if (!status.ok()) return Fail(args, status);
+  if (!status.ok()) return Fail(args, WithFile(status, args.file()));
   const Findings& found = verification.found;
   const bool good = found.problems.empty();
   Status printed = OkStatus();
   if (args.json) {
     printed = PrintJson(args, ReportJson(args, found, {}, good));
   } else if (good && !args.quiet) {
-    printed =
-        Print(Printable(args.file() + ": good: " + Counted(found.totals.digests, "blob") +
-                        (found.totals.digests == 1 ? " has the digest of its name, "
-                                                   : " have the digests of their names, ") +
-                        HumanBytes(found.totals.stored_bytes) + " in " + HumanSeconds(seconds) +
-                        (found.totals.unhashed == 0
-                             ? ""
-                             : "; " + std::to_string(found.totals.unhashed) +
-                                   " more have names of Git, which are not checked")) +
-              "\n");
+    std::string text = args.file() + ": good: " + Counted(found.totals.digests, "blob") +
+                       (found.totals.digests == 1 ? " has the digest of its name, "
+                                                  : " have the digests of their names, ") +
+                       HumanBytes(found.totals.stored_bytes) + " in " + HumanSeconds(seconds);
+    if (found.totals.unhashed > 0) {
+      text += "; " + std::to_string(found.totals.unhashed) +
+              " more have names of Git, which are not checked";
+    }
+    if (!files.others.empty())
+      text += "; " + Counted(files.others.size(), "file") + " beside the links not checked";
+    printed = Print(Printable(text) + "\n");
   }
   PrintProblems(args, found, {});
   if (!printed.ok()) return Fail(args, printed);
@@ -488,9 +521,9 @@ int RunVerify(const Args& args) {
   StatusOr<std::string> file = WithFile(FileOf(args), args.file());
   if (!file.ok() && args.against.empty() && !IsUrl(args.file()) &&
       TheStore().IsFolder(args.file())) {
-    const auto blobs = BlobsOf(args.file());
-    if (!blobs.ok()) return Fail(args, blobs.status());
-    if (!blobs->empty()) return RunOnBlobs(args, *blobs);
+    const auto cache = FilesOfCache(args.file());
+    if (!cache.ok()) return Fail(args, cache.status());
+    if (!cache->blobs.empty()) return RunOnCache(args, *cache);
   }
   if (!file.ok()) return Fail(args, file.status());
   Args named = args;

@@ -552,11 +552,26 @@ class Headers(Disk):
         self.assertNotIn(hashlib.sha256(weight).hexdigest() + ":", wrong)
         other.unlink()
         self.succeed("verify", cache)
+        rest = self.put("models--o--m/blobs/" + "f" * 64 + ".incomplete", b"a part")
+        self.assertIn(f"{rest.name}: its download was not finished", self.expect(DIFFERS, "verify", cache).stderr.decode())
+        rest.unlink()
+        loose = self.put("models--o--m/snapshots/abc/more.safetensors", weight + b"x")
+        for given in (cache, snapshot):
+            said = self.expect(DONE, "verify", given)
+            self.assertIn(b"not checked; 1 file beside the links not checked\n", said.stdout)
+            self.assertIn(b"more.safetensors' is no link to a blob, and was not checked", said.stderr)
+        loose.unlink()
+        loose.symlink_to("../../blobs/" + "e" * 64)
+        self.fail_with(IO, "verify", cache, says="more.safetensors: cannot open what the link leads to")
+        loose.unlink()
         (cache / "blobs" / hashlib.sha256(weight).hexdigest()).write_bytes(weight[:-1] + b"x")
         found = json.loads(self.run_program("verify", "--json", snapshot).stdout)
         self.assertEqual((found["ok"], len(found["problems"])), (False, 1))
         (cache / "blobs" / hashlib.sha256(weight).hexdigest()).unlink()
         self.fail_with(IO, "verify", snapshot, says="model.safetensors: cannot open what the link leads to")
+        (snapshot / "model.safetensors").unlink()
+        for given in (cache, snapshot):
+            self.fail_with(UNSUPPORTED, "verify", given, says=f"{given}: nothing of it can be checked")
         self.fail_with(USAGE, "verify", self.put("f/a.txt", b"").parent, says="the folder holds no .zt.index.json")
 
     def test_what_the_reference_library_takes(self):
