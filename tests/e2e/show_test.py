@@ -16,7 +16,7 @@ import number_formats
 import onnx_assembler as onnx
 import random_inputs
 import support
-from support import DATA, DONE, PROGRAM, UNSUPPORTED, USAGE
+from support import DATA, DONE, INVALID, PROGRAM, UNSUPPORTED, USAGE
 
 
 def tame(name, count, rng):
@@ -358,6 +358,20 @@ class Cost(support.EndToEnd):
         for word, most in (("w[123456]", 2 * columns), ("w[7,9]", 2), ("w[:4,:8]", 4 * 16), ("w", 6 * 2 * columns),
                            ("w[::100000,5]", 6 * 2), ("w[-1,::1000]", 2 * columns)):
             self.assertLessEqual(self.read_by("show", path, word) - opening, most + 4096, word)
+
+    def test_a_part_of_what_has_a_checksum(self):
+        """The rest of an entry is read for its CRC where it is small; a warning says where it is not."""
+        values = numpy.arange(1 << 23, dtype="f4")
+        for count, damaged, status in ((4, True, INVALID), (4, False, DONE), (len(values), True, DONE)):
+            path = self.path("a.npz")
+            numpy.savez(path, x=values[:count])
+            data = bytearray(path.read_bytes())
+            data[data.index(values[:4].tobytes()) + 4] ^= 0x40 * damaged
+            path.write_bytes(data)
+            for words in (("x[0:2]",), ("x[0:2]", "--json")):
+                said = self.expect(status, "show", path, *words).stderr.decode()
+                self.assertEqual("CRC-32 does not match" in said, status == INVALID, said)
+                self.assertEqual("only a part was read, and the checksum was not compared" in said, count > 4, said)
 
     def test_of_what_is_compressed_the_frames_that_are_needed_are_read(self):
         rng = numpy.random.default_rng(1)
