@@ -332,6 +332,7 @@ class File(Mapping[str, Tensor]):
 
     def _numbers(self, dequantize):
         """The same inputs with numbers in place of quantized tensors."""
+        self._check()
         if dequantize not in self._dequantized:
             self._dequantized[dequantize] = File(self._sources, {**self._given, "threads": self._threads, "dequantize": dequantize})
         return self._dequantized[dequantize]

@@ -101,7 +101,8 @@ class Reading(Case):
         file.close()
         file.close()
         for call in (lambda: file["a"], lambda: tensor.numpy(), lambda: tensor.shape, lambda: list(file), lambda: "a" in file,
-                     lambda: file.attributes, lambda: file.verify(), lambda: file.__enter__()):
+                     lambda: file.attributes, lambda: file.verify(), lambda: file.__enter__(),
+                     lambda: file.numpy(dequantize="f32")):
             with self.assertRaisesRegex(ztstream.MisuseError, "raw.zt: the file is closed"):
                 call()
 
