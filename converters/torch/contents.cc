@@ -337,6 +337,13 @@ class Walk {
       LeaveOut(" (" + name + ")");
       return OkStatus();
     }
+    if (IsPacked(name)) {
+      return ListProblem(name,
+                         Unsupported("it is an object of " + Quote(name) +
+                                     ", the packed weights of a quantized layer; save the model as "
+                                     "it was before it was quantized"),
+                         depth);
+    }
     return ListProblem(
         name,
         Unsupported("it is an object of " + Quote(name) +

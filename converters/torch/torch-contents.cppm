@@ -132,6 +132,8 @@ StatusOr<ModuleMembers> ReadModule(const Graph& graph, NodeId id, const std::vec
 // The keys and values of a dict, or of a call that makes one: those passed to it, then those added.
 // kDataLoss, of which "it" is the subject, if there are others.
 StatusOr<std::vector<NodeId>> PairsOf(const Graph& graph, NodeId id);
+// True for the classes of a quantized layer's packed weights, which code of torch unpacks.
+bool IsPacked(std::string_view name);
 // True for functions that make tensors.
 bool RebuildsTensor(std::string_view name);
 

@@ -470,6 +470,30 @@ class TorchObjects(EndToEnd):
         self.put("m.pt", archive(dictionary(code=text("x")), entries=[("a/constants.pkl", b"\x80\x02).")]))
         self.fail_with(UNSUPPORTED, "convert", "m.pt", "-o", "x.zt", says="or a frozen one; save it unfrozen")
 
+    def test_what_a_module_keeps_beside_its_tensors_is_refused_or_named(self):
+        """Quantized layers keep their weights packed, in objects of TorchScript whose state is no dict."""
+        made = lambda module, name, state: glob(module, name) + b")\x81" + state + b"b"
+        layer = made("__torch__.torch.nn.modules.linear", "Linear", dictionary(weight=tensor()))
+        script = lambda **members: made("__torch__", "Net", dictionary(layer=layer, **members))
+        module = lambda **more: made("m", "Net", dictionary(**{
+            "_parameters": dictionary(w=tensor()), "_buffers": dictionary(), "_modules": dictionary(), **more}))
+        linear = made("__torch__.torch.ao.nn.quantized.modules.linear", "LinearPackedParams", tup(tensor(), tensor(), b"\x89", number(12)))
+        conv = made("__torch__.torch.classes.quantized", "Conv2dPackedParamsBase", tup(tup(text("2"), b"]" + tensor() + b"a")))
+        object_ = made("torch._C", "ScriptObject", tup(tup(tensor(), tensor()), text("quantized.LinearPackedParamsBase")))
+        state = made("__torch__.torch.ao.nn.quantized.modules.conv", "Conv2d", tup(number(1), tensor()))
+        quantized = lambda packed: made("__torch__.torch.ao.nn.quantized.modules.linear", "Linear", dictionary(_packed_params=packed))
+        packed = "the packed weights of a quantized layer; save the model as it was before it was quantized"
+        for body, name, says in ((script(fc=quantized(linear)), "fc._packed_params", packed), (script(fc=quantized(conv)), "fc._packed_params", packed),
+                                 (script(conv=state), "conv", "no code is run"), (module(_packed_params=object_), "_packed_params", packed)):
+            with self.subTest(name=name, says=says):
+                self.refused(body, (f"tensor '{name}'", says))
+                self.assertEqual(len(self.converted(body, "--exclude", name)[0]), 1)
+        listed = b"]" + tensor() + b"a"
+        for body in (script(_cache=listed), module(_cache=listed)):
+            self.assertIn("left out: '_cache' (an attribute of a module)\n", self.converted(body)[2])
+        for part in ("_parameters", "_buffers", "_modules"):
+            self.refused(dictionary(v=tensor(), m=module(**{part: listed})), ("'m' has parts of which one is no dict",), INVALID)
+
     def test_dicts_and_lists_of_other_classes(self):
         deque = call("collections", "deque", b")") + b"(" + tensor() + tensor(size=(1,)) + b"e"
         mine = glob("__main__", "Dict") + b")\x81" + b"(" + text("a") + tensor(size=(2,)) + b"u" + dictionary(n=number(1)) + b"b"
