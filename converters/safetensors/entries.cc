@@ -84,10 +84,43 @@ Status ParseRange(ondemand::value& value, TensorEntry& entry) {
   return OkStatus();
 }
 
-// Parses the fields of an entry. `shape` owns its dimensions. Sets `passed_over` if there are fields
-// that the reference library passes over, too: what they hold is not parsed.
-Status ParseEntry(ondemand::value& value, TensorEntry& entry, std::vector<std::uint64_t>& shape,
-                  bool& passed_over) {
+// Checks that a value is JSON, of which nothing is kept.
+simdjson::error_code PassOver(ondemand::value value, std::size_t depth) {
+  if (depth == 0) return simdjson::DEPTH_ERROR;
+  ondemand::json_type type;
+  if (const auto error = value.type().get(type)) return error;
+  if (type == ondemand::json_type::object) {
+    ondemand::object fields;
+    if (const auto error = value.get_object().get(fields)) return error;
+    for (auto each : fields) {
+      ondemand::field field;
+      if (const auto error = std::move(each).get(field)) return error;
+      if (const auto error = field.unescaped_key().error()) return error;
+      if (const auto error = PassOver(field.value(), depth - 1)) return error;
+    }
+    return simdjson::SUCCESS;
+  }
+  if (type == ondemand::json_type::array) {
+    ondemand::array values;
+    if (const auto error = value.get_array().get(values)) return error;
+    for (auto each : values) {
+      ondemand::value item;
+      if (const auto error = std::move(each).get(item)) return error;
+      if (const auto error = PassOver(item, depth - 1)) return error;
+    }
+    return simdjson::SUCCESS;
+  }
+  if (type == ondemand::json_type::string) return value.get_string().error();
+  if (type == ondemand::json_type::number) return value.get_number().error();
+  if (type == ondemand::json_type::boolean) return value.get_bool().error();
+  bool none = false;
+  const auto error = value.is_null().get(none);
+  return error != simdjson::SUCCESS || none ? error : simdjson::N_ATOM_ERROR;
+}
+
+// Parses the fields of an entry. `shape` owns its dimensions. Fields that the reference library
+// passes over are passed over.
+Status ParseEntry(ondemand::value& value, TensorEntry& entry, std::vector<std::uint64_t>& shape) {
   ondemand::object fields;
   if (value.get_object().get(fields) != simdjson::SUCCESS) {
     return InvalidData("it is not a JSON object");
@@ -113,7 +146,8 @@ Status ParseEntry(ondemand::value& value, TensorEntry& entry, std::vector<std::u
         ZT_RETURN_IF_ERROR(ParseRange(field.value(), entry));
         break;
       case FieldKind::kUnknown:
-        passed_over = true;
+        if (const auto error = PassOver(field.value(), simdjson::DEFAULT_MAX_DEPTH))
+          return NotJson(error);
         break;
     }
   }
@@ -155,7 +189,7 @@ simdjson::padded_string_view Padded(std::string_view text) {
 StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker) {
   ondemand::parser parser;
   std::vector<std::uint64_t> shape;
-  bool has_metadata = false, passed_over = false;
+  bool has_metadata = false, said_metadata = false;
   ondemand::document document;
   ondemand::object members;
   if (const auto error = parser.iterate(Padded(text)).get(document)) return NotJson(error);
@@ -168,23 +202,21 @@ StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker) {
     if (const auto error = std::move(each).get(field)) return NotJson(error);
     if (const auto error = field.unescaped_key().get(entry.name)) return NotJson(error);
     if (entry.name == "__metadata__") {
-      if (std::exchange(has_metadata, true))
+      if (std::exchange(said_metadata, true))
         return InvalidData("key " + Quote(entry.name) + " occurs twice");
       bool none = false;
-      if (field.value().is_null().get(none) == simdjson::SUCCESS && none) {
-        has_metadata = false;  // as the reference library reads it
-      } else {
-        ZT_RETURN_IF_ERROR(ParseMetadata(field.value(), taker));
-      }
+      if (field.value().is_null().get(none) == simdjson::SUCCESS && none)
+        continue;  // none, as the reference library reads it
+      has_metadata = true;
+      ZT_RETURN_IF_ERROR(ParseMetadata(field.value(), taker));
       continue;
     }
-    Status status = ParseEntry(field.value(), entry, shape, passed_over);
+    Status status = ParseEntry(field.value(), entry, shape);
     if (status.ok()) status = taker.TakeEntry(entry);
     ZT_RETURN_IF_ERROR(WithTensor(status, entry.name));
   }
   const bool at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
   if (!at_end) return NotJson(simdjson::TRAILING_CONTENT);
-  if (passed_over) ZT_RETURN_IF_ERROR(FindJsonFault(text));
   return has_metadata;
 }
 

@@ -40,6 +40,9 @@ def headers():
             yield f"{key} {value}", MALFORMED, {"a": entry(**{}) | {key: value}}, b"abcd", "'a'"
     yield "no metadata", GOOD, {"__metadata__": None, "a": entry()}, b"abcd", ""
     yield "a field of its own", GOOD, {"a": entry(note={"x": [1]})}, b"abcd", ""
+    yield "null metadata, and then some", MALFORMED, '{"__metadata__":null,"__metadata__":{"a":"b"},"a":%s}' % one, b"abcd", "'__metadata__' occurs twice"
+    for text in ("[1,{\"b\":tru}]", "01", "nul", "\"\\x\"", "{\"a\" 1}", "[1,]", "[" * 2000 + "]" * 2000):
+        yield f"a field of its own that is no JSON: {text[:20]}", MALFORMED, '{"a":{"note":%s,%s}}' % (text, one[1:-1]), b"abcd", "the header is not JSON"
     yield "a field of its own that is no JSON", MALFORMED, '{"a":{"note":[1 2],%s}}' % one[1:-1], b"abcd", "the header is not JSON"
     for metadata in (1, "x", [], {"k": 1}, {"k": None}, {"k": ["v"]}, {"k": {"a": "b"}}):
         yield f"metadata {metadata}", MALFORMED, {"__metadata__": metadata, "a": entry()}, b"abcd", "__metadata__"
