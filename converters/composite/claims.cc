@@ -10,7 +10,7 @@ namespace zt::composite::internal {
 namespace {
 
 // The most parts ("a.b.c" has three) of an entry that names a module: one with more names none.
-constexpr std::size_t kMostParts = 32;
+constexpr std::size_t kMostPartsOfName = 32;
 // The most entries with wildcards elsewhere than at their end; more are not compared.
 constexpr std::size_t kMostPatterns = 1000;
 
@@ -140,7 +140,7 @@ void Claims::AddIgnored(std::string_view text) {
     return;
   }
   const auto parts = 1 + static_cast<std::size_t>(std::ranges::count_if(text, EndsPart));
-  if (parts > kMostParts) return;
+  if (parts > kMostPartsOfName) return;
   most_parts_ = std::max(most_parts_, parts);
   ignored_.emplace(text);
 }

@@ -142,6 +142,17 @@ class Claims {
 StatusOr<std::vector<Weight>> FindWeights(const Tensors& tensors,
                                           std::span<const Configuration> configs);
 
+// A member of a JSON object, by its place in the text.
+struct JsonMember {
+  std::string key;
+  std::size_t begin = 0, at = 0, end = 0;  // of the key's quote, the value, what follows it
+  std::string_view value;
+};
+// The members of the JSON object that `text` is, also of one name.
+std::vector<JsonMember> MembersOf(std::string_view text);
+// How deep the parts of a model may be in its configuration.
+inline constexpr int kMostParts = 8;
+
 // A configuration's text without its members on quantization, and with the element type `dtype`, as
 // torch names it. `text` must be a JSON object.
 std::string Unquantized(const std::string& text, std::string_view dtype);

@@ -19,8 +19,6 @@ namespace fs = std::filesystem;
 
 using composite::internal::kMostConfigBytes;
 
-constexpr int kMostParts = 8;  // that a part of a model may be within
-
 StatusOr<std::optional<Value::Map>> ReadConfig(Store& store, const fs::path& path) {
   ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, store.Open(path.string()));
   ZT_ASSIGN_OR_RETURN(const std::string text, ReadAll(*bytes, kMostConfigBytes));
@@ -60,25 +58,40 @@ StatusOr<QuantConfig> FindInFolder(const fs::path& folder, const InputOptions& o
   return found;
 }
 
+using composite::internal::JsonMember;
+
+// The member of this name; nullopt if there is none, or null.
+StatusOr<std::optional<Value::Map>> MapIn(std::span<const JsonMember> members,
+                                          std::string_view key) {
+  const auto found = std::ranges::find(members, key, &JsonMember::key);
+  if (found == members.end()) return std::optional<Value::Map>();
+  if (std::ranges::count(members, key, &JsonMember::key) > 1)
+    return InvalidData("member " + Quote(key) + " occurs twice");
+  if (found->value == "null") return std::optional<Value::Map>();
+  if (found->value[0] != '{') return InvalidData(std::string(key) + " is not a JSON object");
+  ZT_ASSIGN_OR_RETURN(Value::Map map, ParseJsonObject(found->value));
+  return std::optional(std::move(map));
+}
+
 // The configuration in an object of config.json, or in one within it for a part of the model
-// ("text_config"). kDataLoss if two parts have different ones.
-StatusOr<std::optional<Value::Map>> ConfigIn(const Value::Map& map, int depth) {
+// ("text_config"). kDataLoss if two parts have different ones. Only that is parsed: other members
+// may be what a Value cannot hold.
+StatusOr<std::optional<Value::Map>> ConfigIn(std::string_view text, int depth) {
+  const std::vector<JsonMember> members = composite::internal::MembersOf(text);
   for (const std::string_view key : composite::internal::kQuantMembers) {
-    const Value* const value = FindMember(map, key);
-    if (value == nullptr || value->is_null()) continue;
-    if (value->AsMap() == nullptr) return InvalidData(std::string(key) + " is not a JSON object");
-    return std::optional(*value->AsMap());
+    ZT_ASSIGN_OR_RETURN(auto own, MapIn(members, key));
+    if (own) return own;
   }
   std::optional<Value::Map> found;
   std::string of;
-  for (const auto& [key, value] : map) {
-    if (depth == 0 || value.AsMap() == nullptr || !key.ends_with("_config")) continue;
-    ZT_ASSIGN_OR_RETURN(auto within, ConfigIn(*value.AsMap(), depth - 1));
+  for (const JsonMember& member : members) {
+    if (depth == 0 || member.value[0] != '{' || !member.key.ends_with("_config")) continue;
+    ZT_ASSIGN_OR_RETURN(auto within, ConfigIn(member.value, depth - 1));
     if (!within) continue;
     if (found && !(*found == *within))
-      return InvalidData(of + " and " + key + " have different quantizations");
+      return InvalidData(of + " and " + member.key + " have different quantizations");
     found = std::move(within);
-    of = key;
+    of = member.key;
   }
   return found;
 }
@@ -121,13 +134,11 @@ Status composite::internal::CheckAgree(const Configuration& first, const Configu
 
 StatusOr<std::optional<Value::Map>> composite::internal::QuantConfigIn(std::string_view name,
                                                                        std::string_view text) {
+  ZT_RETURN_IF_ERROR(CheckJsonObject(text));
+  if (name == "config.json") return ConfigIn(text, kMostParts);
+  if (name == "hf_quant_config.json") return MapIn(MembersOf(text), "quantization");
   ZT_ASSIGN_OR_RETURN(Value::Map map, ParseJsonObject(text));
-  if (name == "config.json") return ConfigIn(map, kMostParts);
-  if (name != "hf_quant_config.json") return std::optional(std::move(map));
-  const Value* const within = FindMember(map, "quantization");
-  if (within == nullptr || within->is_null()) return std::optional<Value::Map>();
-  if (within->AsMap() == nullptr) return InvalidData("quantization is not a JSON object");
-  return std::optional(*within->AsMap());
+  return std::optional(std::move(map));
 }
 
 std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs,

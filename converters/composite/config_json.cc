@@ -16,6 +16,7 @@ import zt.core;
 namespace zt {
 
 StatusOr<Value::Map> ParseJsonObject(std::string_view text);
+Status CheckJsonObject(std::string_view text);
 
 namespace {
 
@@ -69,19 +70,58 @@ StatusOr<Value> ToValue(const dom::element& element, int depth) {
   return InvalidData("a value has an unknown type");
 }
 
+// The text with null for each of the numbers NaN and Infinity, which Python writes.
+std::string WithoutNan(std::string_view text) {
+  std::string out;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string_view rest = text.substr(i);
+    const auto number = [&](std::string_view name) { return !quoted && rest.starts_with(name); };
+    if (quoted && rest.size() > 1 && rest[0] == '\\') {
+      out += rest.substr(0, 2);
+      ++i;
+      continue;
+    }
+    if (rest[0] == '"') quoted = !quoted;
+    const std::size_t size = number("NaN")         ? 3
+                             : number("Infinity")  ? 8
+                             : number("-Infinity") ? 9
+                                                   : 0;
+    if (size > 0) {
+      out += "null";
+      i += size - 1;
+    } else {
+      out += rest[0];
+    }
+  }
+  return out;
+}
+
+StatusOr<dom::object> ParseObject(dom::parser& parser, std::string_view text) {
+  dom::element root;
+  auto error = parser.parse(simdjson::padded_string(text)).get(root);
+  if (error != simdjson::SUCCESS &&
+      parser.parse(simdjson::padded_string(WithoutNan(text))).get(root) == simdjson::SUCCESS)
+    error = simdjson::SUCCESS;
+  if (error != simdjson::SUCCESS)
+    return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));
+  dom::object object;
+  if (root.get_object().get(object) != simdjson::SUCCESS)
+    return InvalidData("it is not a JSON object");
+  return object;
+}
+
 }  // namespace
 
 StatusOr<Value::Map> ParseJsonObject(std::string_view text) {
   dom::parser parser;
-  const simdjson::padded_string json(text);
-  dom::element root;
-  if (const auto error = parser.parse(json).get(root); error != simdjson::SUCCESS) {
-    return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));
-  }
-  dom::object object;
-  if (root.get_object().get(object) != simdjson::SUCCESS)
-    return InvalidData("it is not a JSON object");
+  ZT_ASSIGN_OR_RETURN(const dom::object object, ParseObject(parser, text));
   return ToMap(object, kMaxConfigDepth);
+}
+
+Status CheckJsonObject(std::string_view text) {
+  dom::parser parser;
+  return ParseObject(parser, text).status();
 }
 
 }  // namespace zt

@@ -8,10 +8,24 @@ import :weights;
 namespace zt::composite::internal {
 namespace {
 
-struct Member {
-  std::string_view key;
-  std::size_t begin = 0, value = 0, end = 0;  // of the key's quote, the value, what follows it
-};
+// A key as it is compared: characters of ASCII may be written as \u0041.
+std::string Unescaped(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    unsigned code = 0;
+    const std::string_view digits = text.substr(i).starts_with("\\u") ? text.substr(i + 2, 4) : "";
+    const char* const end = digits.data() + digits.size();
+    if (digits.size() == 4 && std::from_chars(digits.data(), end, code, 16).ptr == end &&
+        code < 0x80) {
+      out += static_cast<char>(code);
+      i += 5;
+    } else {
+      out += text[i];
+      if (text[i] == '\\' && i + 1 < text.size()) out += text[++i];
+    }
+  }
+  return out;
+}
 
 std::size_t AfterString(std::string_view text, std::size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
@@ -30,42 +44,26 @@ std::size_t AfterValue(std::string_view text, std::size_t at) {
   return std::min(at, text.find_last_not_of(" \t\r\n", at - 1) + 1);
 }
 
-// The members of the JSON object that `text` is.
-std::vector<Member> MembersOf(std::string_view text) {
-  std::vector<Member> out;
-  std::size_t at = text.find('{');
-  while ((at = text.find_first_of("\"}", at)) < text.size() && text[at] == '"') {
-    Member member;
-    member.begin = at;
-    at = AfterString(text, at);
-    member.key = text.substr(member.begin + 1, at - member.begin - 2);
-    member.value = text.find_first_not_of(" \t\r\n", text.find(':', at) + 1);
-    at = member.end = AfterValue(text, member.value);
-    out.push_back(member);
-  }
-  return out;
-}
-
-bool IsQuantization(const Member& member) {
+bool IsQuantization(const JsonMember& member) {
   return std::ranges::find(kQuantMembers, member.key) != std::end(kQuantMembers) ||
          member.key == "expert_dtype";
 }
-bool IsPart(std::string_view text, const Member& member) {
-  return member.key.ends_with("_config") && !IsQuantization(member) && text[member.value] == '{';
+bool IsPart(const JsonMember& member) {
+  return member.key.ends_with("_config") && !IsQuantization(member) && member.value[0] == '{';
 }
-bool HasQuantization(std::string_view text) {
-  const std::vector<Member> members = MembersOf(text);
-  return std::ranges::any_of(members, [&](const Member& member) {
-    return IsQuantization(member) ||
-           (IsPart(text, member) &&
-            HasQuantization(text.substr(member.value, member.end - member.value)));
-  });
+bool HasQuantization(std::string_view text, int depth) {
+  return depth >= 0 && std::ranges::any_of(MembersOf(text), [&](const JsonMember& member) {
+           return IsQuantization(member) ||
+                  (IsPart(member) && HasQuantization(member.value, depth - 1));
+         });
 }
 
-// `adds`: an object without a type gets one.
-std::string Rewritten(std::string_view text, std::string_view dtype, bool adds) {
-  const std::vector<Member> members = MembersOf(text);
-  const auto is_type = [](const Member& member) {
+// `adds`: an object without a type gets one. `all`: the quantization is of all parts.
+std::string Rewritten(std::string_view text, std::string_view dtype, bool adds, bool all,
+                      int depth) {
+  const std::vector<JsonMember> members = MembersOf(text);
+  all = all || std::ranges::any_of(members, IsQuantization);
+  const auto is_type = [](const JsonMember& member) {
     return member.key == "torch_dtype" || member.key == "dtype";
   };
   const std::string type = "\"" + std::string(dtype) + "\"";
@@ -84,8 +82,7 @@ std::string Rewritten(std::string_view text, std::string_view dtype, bool adds) 
     done = end;
   };
   for (std::size_t i = 0; i < members.size(); ++i) {
-    const Member& member = members[i];
-    const std::string_view value = text.substr(member.value, member.end - member.value);
+    const JsonMember& member = members[i];
     if (i == 0 && adds && first == members.size()) {
       copy(member.begin);
       out += "\"torch_dtype\": " + type + ", ";
@@ -95,12 +92,12 @@ std::string Rewritten(std::string_view text, std::string_view dtype, bool adds) 
       out += "\"torch_dtype\": " + type;
       done = member.end;
     } else if (is_type(member)) {
-      copy(member.value);
+      copy(member.at);
       out += type;
       done = member.end;
-    } else if (IsPart(text, member) && HasQuantization(value)) {
-      copy(member.value);
-      out += Rewritten(value, dtype, false);
+    } else if (depth > 0 && IsPart(member) && (all || HasQuantization(member.value, depth - 1))) {
+      copy(member.at);
+      out += Rewritten(member.value, dtype, false, all, depth - 1);
       done = member.end;
     } else if (IsQuantization(member) && i < last) {
       copy(member.begin);
@@ -118,8 +115,24 @@ std::string Rewritten(std::string_view text, std::string_view dtype, bool adds) 
 
 }  // namespace
 
+std::vector<JsonMember> MembersOf(std::string_view text) {
+  std::vector<JsonMember> out;
+  std::size_t at = text.find('{');
+  while ((at = text.find_first_of("\"}", at)) < text.size() && text[at] == '"') {
+    JsonMember member;
+    member.begin = at;
+    at = AfterString(text, at);
+    member.key = Unescaped(text.substr(member.begin + 1, at - member.begin - 2));
+    member.at = text.find_first_not_of(" \t\r\n", text.find(':', at) + 1);
+    at = member.end = AfterValue(text, member.at);
+    member.value = text.substr(member.at, member.end - member.at);
+    out.push_back(std::move(member));
+  }
+  return out;
+}
+
 std::string Unquantized(const std::string& text, std::string_view dtype) {
-  return Rewritten(text, dtype, true);
+  return Rewritten(text, dtype, true, !HasQuantization(text, kMostParts), kMostParts);
 }
 
 }  // namespace zt::composite::internal

@@ -357,7 +357,7 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
         made->Keep(i);
       } else if (name == "config.json") {
         ZT_ASSIGN_OR_RETURN(const std::string text, WithFile(TextOf(inner, entry), entry.path));
-        ZT_RETURN_IF_ERROR(WithFile(ParseJsonObject(text).status(), entry.path));
+        ZT_RETURN_IF_ERROR(WithFile(CheckJsonObject(text), entry.path));
         made->AddText(entry, Unquantized(text, to));
       } else if (std::ranges::find(kQuantConfigFiles, name) == kQuantConfigFiles.end() &&
                  !ParseIndexName(name)) {  // extract writes a new index

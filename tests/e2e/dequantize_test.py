@@ -195,7 +195,16 @@ class Numbers(Base):
                 ('{"dtype": 1, "thinker_config": {"a": 1, "text_config": {"b": 2, "quantization_config": @}}}',
                  '{"dtype": "float16", "thinker_config": {"a": 1, "text_config": {"b": 2}}}'),
                 ('{"dtype": 1, "quantization_config": @, "text_config": {"compression_config": @}, "llm_config": {}}',
-                 '{"dtype": "float16", "text_config": {}, "llm_config": {}}')]:
+                 '{"dtype": "float16", "text_config": {}, "llm_config": {}}'),
+                # A quantization of the whole is that of its parts.
+                ('{"dtype": 1, "quantization_config": @, "text_config": {"torch_dtype": "x", "y_config": {"dtype": 2}}}',
+                 '{"dtype": "float16", "text_config": {"torch_dtype": "float16", "y_config": {"dtype": "float16"}}}'),
+                # The rest may be what other tools alone read.
+                ('{"dtype": 1, "a": [0.0, Infinity, -Infinity, NaN], "quantization_config": @, "b": "NaN"}',
+                 '{"dtype": "float16", "a": [0.0, Infinity, -Infinity, NaN], "b": "NaN"}'),
+                ('{"dtype": 1, "a": 1, "a": %s1%s, "quantization_config": @}' % ("[" * 99, "]" * 99),
+                 '{"dtype": "float16", "a": 1, "a": %s1%s}' % ("[" * 99, "]" * 99)),
+                ('{"dtype": 1, "quantization\\u005fconfig": @, "x": 1}', '{"dtype": "float16", "x": 1}')]:
             (model / "config.json").write_text(text.replace("@", quantization))
             self.good("convert", model, "--dequantize", "f16", "-q", "-f", "-o", "m.zt")
             self.assertEqual((self.extracted("m.zt") / "config.json").read_text(), want)
@@ -317,6 +326,16 @@ class Refused(Base):
             self.assertIn(word, done.stderr.decode())
         self.assertEqual(len(done.stderr.decode().strip().split("\n")), 1, done.stderr)
         self.assertFalse((self.folder / "m.zt").exists())
+
+    def test_config_texts_that_are_refused(self):
+        tensors, metadata = make_safetensors.read(DATA / "quantized" / "ct_int8_1.in.safetensors")
+        quantization = json.dumps(json.loads(metadata["config"])["quantization_config"])
+        model = self.write_model(tensors, {})
+        for text, says in (('{"quantization_config": @, "quantization_config": @}', "member 'quantization_config' occurs twice"),
+                           ('{"quantization_config": 1}', "quantization_config is not a JSON object"),
+                           ('{"quantization_config": @, "a": Nan}', "it is not JSON"), ('{"a": %s1%s}' % ("[" * 2000, "]" * 2000), "it is not JSON")):
+            (model / "config.json").write_text(text.replace("@", quantization))
+            self.refuse(model, INVALID, says)
 
     def test_what_contradicts_itself(self):
         weight = "model.layers.0.mlp.down_proj.weight"
