@@ -42,12 +42,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFrom(std::shared_ptr<ByteSource> byt
   return format->open({std::move(bytes), path, stem, options});
 }
 
-// The files of one format in a folder.
-struct FolderFiles {
-  const Format* format = nullptr;
-  std::vector<std::string> names;
-};
-
 StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
                                               const SourceOptions& options) {
   std::vector<FolderFiles> found;
@@ -68,11 +62,9 @@ StatusOr<std::vector<FolderFiles>> ListFolder(const std::string& path,
   return found;
 }
 
-// True if a file has the name of the variant that is asked for.
-bool HasVariant(const FolderFiles& files, const std::string& variant) {
-  const std::string_view suffix = Words(files.format->suffixes)[0];
-  return std::ranges::any_of(
-      files.names, [&](const std::string& name) { return IsOfVariant(name, suffix, variant); });
+// kInvalidArgument if a variant is asked for of what has none.
+Status RefuseVariant(const SourceOptions& options) {
+  return options.variant.empty() ? OkStatus() : NoVariant(options.variant, {});
 }
 
 // "model.zt" for each set of .zt files with names of its shards, and the number of these files.
@@ -137,13 +129,6 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, Store& s
 StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
                                                 const SourceOptions& options);
 
-// True if files of PyTorch have the names of a checkpoint: *.bin is a name of other data, too.
-bool HoldsWeights(const FolderFiles& files) {
-  return std::ranges::any_of(files.names, [](const std::string& name) {
-    return name.starts_with("pytorch_model") || name.ends_with(".json");
-  });
-}
-
 // The files of PyTorch in a folder that ranks wrote, by the pattern of their names.
 StatusOr<std::map<std::string, std::vector<std::string>>> RankFilesIn(
     const std::string& path, const SourceOptions& options) {
@@ -192,6 +177,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                                                        const SourceOptions& options) {
   if (LooksLikeDcpFolder(path, *options.store) &&
       (options.format.empty() || options.format == "torch")) {
+    ZT_RETURN_IF_ERROR(RefuseVariant(options));
     return FindFormat("torch")->open_folder(path, {}, options);
   }
   ZT_ASSIGN_OR_RETURN(std::vector<FolderFiles> found, ListFolder(path, options));
@@ -226,6 +212,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
   const auto is = [](std::string_view format) {
     return [=](const FolderFiles& files) { return files.format->name == format; };
   };
+  const std::vector<FolderFiles> all = found;
+  const bool torch_meant = options.variant.empty() && IsTorchMeant(found);
+  if (torch_meant) std::erase_if(found, is("safetensors"));
   const bool again = std::ranges::any_of(found, is("safetensors"));
   std::optional<FolderFiles> torch;  // for safetensors without tensors
   if (found.size() > 1) {
@@ -257,11 +246,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                              Quote(std::next(ranks.begin())->first) +
                              " among them; name the files of one kind");
     }
-    if (ranks.size() == 1 && (any || options.format == "torch"))
+    if (ranks.size() == 1 && (any || options.format == "torch")) {
+      ZT_RETURN_IF_ERROR(RefuseVariant(options));
       return OpenRanks(path, ranks.begin()->first, std::move(ranks.begin()->second), options);
+    }
     // Files that are one model, and no sign that the folder is a checkpoint.
     ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, options.store->List(path));
     if (std::ranges::count_if(names, IsKerasIndex) == 1) {
+      ZT_RETURN_IF_ERROR(RefuseVariant(options));
       const std::string index = *std::ranges::find_if(names, IsKerasIndex);
       return WithFile(OpenKerasIndex((fs::path(path) / index).string(), options), index);
     }
@@ -280,12 +272,14 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
         Joined(suffixes, "or") + " file" + (empty && !single ? "" : "; name the files in it"));
   }
   const FolderFiles& files = found.front();
+  if (is("npy")(files)) ZT_RETURN_IF_ERROR(RefuseVariant(options));
   auto source = files.format->open_folder(path, files.names, options);
   if (source.ok() && (*source)->objects().empty() && torch) {
     ZT_ASSIGN_OR_RETURN(auto other, torch->format->open_folder(path, torch->names, options));
     if (!other->objects().empty()) return other;
   }
   if (!source.ok()) return ExplainFolder(path, files, *options.store, source.status());
+  if (options.variant.empty()) WarnOfOtherFormat(all, files.format->name, **source);
   if (is("npy")(files) && !archives.empty()) {
     (*source)->AddWarning("the tensors of " + archives.ToString() +
                           " are not read, for a folder of .npy files is; name the files that are "
@@ -339,7 +333,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
     const auto chosen = std::ranges::find_if(
         found, [&](const FolderFiles& files) { return HasVariant(files, options.variant); });
     SourceOptions each = options;
-    each.format = (chosen == found.end() ? found.begin() : chosen)->format->name;
+    each.format = chosen != found.end() ? chosen->format->name
+                  : IsTorchMeant(found) ? "torch"
+                                        : found.front().format->name;
     if (chosen == found.end()) {  // as diffusers does
       each.variant.clear();
       without.Add(name);
@@ -353,6 +349,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
                         WithFile(OpenCheckpoint(folder, each), folder));
     if (source->file({}).empty()) source->SetFile(folder);
+    if (options.variant.empty()) WarnOfOtherFormat(found, each.format, *source);
     source->PlaceWarnings(name);
     sources.push_back(PrefixNames(std::move(source), name + "/"));
     folders.push_back(folder);

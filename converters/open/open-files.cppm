@@ -3,6 +3,7 @@
 module zt.open:files;
 
 import zt.std;
+import :formats;
 import :options;
 import zt.core;
 import zt.source;
@@ -24,5 +25,21 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
 void WarnOfRank(const std::string& path, TensorSource& source);
 // Warns of a model whose tensors were saved while other ranks had their elements.
 void WarnOfNothing(TensorSource& source);
+
+// The files of one format in a folder.
+struct FolderFiles {
+  const Format* format = nullptr;
+  std::vector<std::string> names;
+};
+
+// True if a file has the name of the variant that is asked for.
+bool HasVariant(const FolderFiles& files, const std::string& variant);
+// True if files of PyTorch have the names of a checkpoint: *.bin is a name of other data, too.
+bool HoldsWeights(const FolderFiles& files);
+// True if all files of safetensors are variants of what lies beside them as files of PyTorch.
+bool IsTorchMeant(const std::vector<FolderFiles>& found);
+// Warns of the files of a variant that the folder has only in a format that is not read.
+void WarnOfOtherFormat(const std::vector<FolderFiles>& found, std::string_view format,
+                       TensorSource& source);
 
 }  // namespace zt::open::internal

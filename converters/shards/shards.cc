@@ -302,8 +302,19 @@ StatusOr<std::vector<std::string>> KeepVariant(const std::string& variant, std::
                                                std::vector<std::string>& indices) {
   std::vector<std::string> all = files, others;
   all.insert(all.end(), indices.begin(), indices.end());
+  std::set<std::string> stems;
+  for (const std::string& file : all) {
+    if (IsOfVariant(file, suffix, variant)) stems.insert(StemOfAny(file, suffix));
+  }
+  // "model.non_ema.fp16" is another variant of "model" than "model.fp16".
   const auto is_other = [&](const std::string& file) {
-    return !IsOfVariant(file, suffix, variant);
+    const std::string stem = StemOfAny(file, suffix);
+    if (!stems.contains(stem)) return true;
+    const std::string_view base(stem.data(), stem.size() - variant.size() - 1);
+    for (std::size_t dot = VariantDot(base); dot != base.npos; dot = VariantDot(base, dot + 1)) {
+      if (stems.contains(std::string(base.substr(0, dot)) + "." + variant)) return true;
+    }
+    return false;
   };
   for (const std::string& file : files) {
     if (is_other(file)) others.push_back(file);

@@ -467,6 +467,46 @@ class Choosing(Disk):
         self.fail_with(USAGE, "inspect", "f", "--variant", "int8", says="no weights of the folder are of the variant 'int8'; it has 'fp16'")
         self.fail_with(USAGE, "inspect", "f/model-00001-of-00002.safetensors", "--variant", "fp16", says="it is one file, and a variant is chosen in a folder")
 
+    def test_a_variant_in_one_format_is_not_the_model_in_another(self):
+        """Without --variant the names without a variant are meant, whichever format has them."""
+        both = weights("a") | weights("b")
+        for plain, variant in (("pytorch_model.bin", "model.fp16.safetensors"), ("model.safetensors", "pytorch_model.fp16.bin"),
+                               ("diffusion_pytorch_model.bin", "diffusion_pytorch_model.fp16.safetensors")):
+            for folder in ("f", "p/unet"):
+                with self.subTest(plain=plain, folder=folder):
+                    shutil.rmtree(self.path(folder), ignore_errors=True)
+                    self.save(f"{folder}/{plain}", both)
+                    self.save(f"{folder}/{variant}", self.HALF)
+                    root = folder.split("/")[0]
+                    if root == "p":
+                        self.text("p/model_index.json", {"unet": ["diffusers", "X"]})
+                    prefix = "unet/" if root == "p" else ""
+                    found, said = self.types(root)
+                    self.assertEqual(found, {prefix + "a": "f32", prefix + "b": "f32"})
+                    self.assertEqual(said.count(f"other variants of the weights are not read: {variant}; --variant"), 1, said)
+                    self.assertEqual(self.types(root, "--variant", "fp16")[0], {prefix + "a": "f16"})
+        shutil.rmtree(self.path("f"))
+        self.save("f/model.fp16.safetensors", self.HALF)  # alone it is the model, and beside what is no model
+        self.save("f/training_args.bin", weights("x"))
+        self.assertEqual(self.types("f")[0], {"a": "f16"})
+
+    def test_a_variant_of_a_variant_is_another(self):
+        for name, value in (("model.fp16", 1.0), ("model.non_ema.fp16", 2.0), ("other.v1.fp16", 3.0)):
+            self.save(f"f/{name}.safetensors", weights("b" if name[0] == "o" else "a", value))
+        said = self.convert("f", "--variant", "fp16")
+        self.assertIn(NOT_READ + "model.non_ema.fp16.safetensors; --variant", said)
+        self.assertEqual(self.succeed("show", self.path("m.zt"), "a").count(b"2"), 0)
+        self.assertEqual(self.types("f", "--variant", "non_ema.fp16")[0], {"a": "f32"})
+
+    def test_a_variant_of_what_has_none(self):
+        self.path("n").mkdir()
+        numpy.save(self.path("n/w.npy"), numpy.zeros(2, "<f4"))
+        for name in ("mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"):
+            self.save(f"r/{name}", weights(name[8:10]))
+        for folder in ("n", "r"):
+            self.succeed("inspect", folder)
+            self.fail_with(USAGE, "inspect", folder, "--variant", "fp16", says="of the variant 'fp16'; it has no variants")
+
     def test_the_variant_of_a_pipeline(self):
         """As diffusers reads it: folders that lack the variant give what has none."""
         self.text("f/model_index.json", {name: ["diffusers", "X"] for name in ("unet", "vae", "text_encoder")})
