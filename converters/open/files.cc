@@ -375,6 +375,7 @@ StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderList
   FilePaths paths;
   for (const FolderEntry& file : listing.files()) (void)paths.Add(file.path);
   const bool pipeline = IsPipeline(folder, store);
+  std::map<std::string, std::string> formats;  // of the weights, by folder
   for (const std::string& name : listing.weights()) {
     WeightFile file{name, pipeline ? name.substr(0, name.find('/') + 1) : ""};
     if (!name.ends_with(".bin") && !name.ends_with(".safetensors")) return Value::Map{};
@@ -398,6 +399,10 @@ StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderList
     } else {
       return Value::Map{};
     }
+    // A set of which some files are restored and others made anew would not be whole.
+    const auto [known, fresh] =
+        formats.try_emplace(fs::path(name).parent_path().string(), file.from);
+    if (!fresh && known->second != file.from) return Value::Map{};
     if (!paths.Add(file.path).ok()) return Value::Map{};
     weights.push_back(std::move(file));
   }

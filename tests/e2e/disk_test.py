@@ -498,6 +498,26 @@ class Choosing(Disk):
         self.assertEqual(self.succeed("show", self.path("m.zt"), "a").count(b"2"), 0)
         self.assertEqual(self.types("f", "--variant", "non_ema.fp16")[0], {"a": "f32"})
 
+    def test_what_extract_makes_of_files_of_two_contents_is_whole(self):
+        """Of shards, of a set beside a file, and in the folders of a pipeline."""
+        torch = pickle_assembler.checkpoint(weights("w"))
+        cases = [("f", "f", ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")),
+                 ("f", "f", ("adapter.bin", "pytorch_model.bin")), ("f", "f", ("pytorch_model-00002-of-00002.bin", "pytorch_model-00001-of-00002.bin")),
+                 ("p", "p/unet", ("a.bin", "pytorch_model.bin"))]
+        for root, folder, (plain, other) in cases:
+            with self.subTest(plain=plain, other=other):
+                for each in (root, "back"):
+                    shutil.rmtree(self.path(each), ignore_errors=True)
+                self.put(f"{folder}/{plain}", make_safetensors.encode(weights("a")))
+                self.put(f"{folder}/{other}", torch)
+                if root == "p":
+                    self.text("p/model_index.json", {"unet": ["diffusers", "X"]})
+                self.succeed("convert", root, "-o", "m.zt", "-f")
+                self.succeed("extract", "m.zt", "-o", "back/", "--to", "safetensors")
+                found = set(self.types("back")[0])
+                self.assertEqual({name.split("/")[-1] for name in found}, {"a", "w"})
+                self.succeed("convert", "back", "-o", "n.zt", "-f")
+
     def test_a_variant_of_what_has_none(self):
         self.path("n").mkdir()
         numpy.save(self.path("n/w.npy"), numpy.zeros(2, "<f4"))
