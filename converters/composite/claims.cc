@@ -74,10 +74,11 @@ std::optional<NamePattern> NamePattern::OfRegex(std::string_view text) {
   return out;
 }
 
-bool NamePattern::Matches(std::string_view name) const {
+bool NamePattern::Matches(std::string_view name, std::uint64_t& steps) const {
   std::size_t token = 0, at = 0;
   std::optional<std::pair<std::size_t, std::size_t>> retry;  // after the last kAnything
-  while (true) {
+  while (steps > 0) {
+    --steps;
     if (token == tokens_.size() && at == name.size()) return true;
     if (token < tokens_.size() && tokens_[token] == kAnything) {
       retry = {++token, at};
@@ -100,6 +101,7 @@ bool NamePattern::Matches(std::string_view name) const {
     token = retry->first;
     at = ++retry->second;
   }
+  return false;
 }
 
 Claims::Claims(const Configuration& config) : file_(config.file) {
@@ -160,8 +162,14 @@ bool Claims::IsIgnored(std::string_view name) const {
   for (const std::size_t length : prefix_lengths_) {
     if (length <= name.size() && prefixes_.contains(name.substr(0, length))) return true;
   }
-  return std::ranges::any_of(patterns_,
-                             [&](const NamePattern& pattern) { return pattern.Matches(name); });
+  return std::ranges::any_of(
+      patterns_, [&](const NamePattern& pattern) { return pattern.Matches(name, steps_); });
+}
+
+Status Claims::CheckSteps() const {
+  if (steps_ > 0) return OkStatus();
+  return InvalidData("comparing the tensors with the patterns of " + file_ +
+                     " takes too long; name the modules that are not quantized");
 }
 
 Status Claims::CheckGroups(const Weight& weight, std::string_view type) const {

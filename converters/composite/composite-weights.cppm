@@ -91,7 +91,8 @@ class NamePattern {
   // As Python's re.match compares: to be found at the beginning. Of literals, ".", ".*", ".+",
   // "\\d+", "[0-9]+", escaped punctuation, "^" and "$"; nullopt for others.
   static std::optional<NamePattern> OfRegex(std::string_view text);
-  bool Matches(std::string_view name) const;
+  // Takes what it costs off `steps`; false once there are none.
+  bool Matches(std::string_view name, std::uint64_t& steps) const;
 
  private:
   using Token = int;  // a character, or one of these
@@ -106,6 +107,8 @@ class Claims {
   // True if it names the tensor's module, or one around it, as not quantized: by its name or a part
   // of it, a glob, or a regular expression ("re:...") that NamePattern knows.
   bool IsIgnored(std::string_view name) const;
+  // kDataLoss if comparing names with patterns took so long that it was given up.
+  Status CheckSteps() const;
   // Compares bits and the size of groups of "int" or "float" codes with config_groups, if there are
   // any. kDataLoss names both.
   Status CheckGroups(const Weight& weight, std::string_view type) const;
@@ -134,6 +137,7 @@ class Claims {
   std::size_t most_parts_ = 0;  // of one of ignored_
   std::set<std::size_t> prefix_lengths_;
   std::vector<NamePattern> patterns_;
+  mutable std::uint64_t steps_ = std::uint64_t{1} << 30;  // that all comparisons may take
 };
 
 // Finds the quantized tensors of a source, in the order of their codes, and compares them with the

@@ -69,6 +69,7 @@ StatusOr<std::vector<Weight>> Finder::Run() {
   for (const auto step : {&Finder::Look, &Finder::CheckScaled}) {
     for (const std::uint32_t each : own_) {
       const Status status = (this->*step)(objects[each]);
+      ZT_RETURN_IF_ERROR(claims_.CheckSteps());  // before what was said for want of them
       if (!status.ok()) return AtTensor(tensors_.source(), {each, 0}, status);
     }
   }

@@ -8,7 +8,7 @@ import numpy
 import make_safetensors
 import quantized
 import support
-from support import DATA, INVALID, UNSUPPORTED, USAGE
+from support import DATA, DONE, INVALID, UNSUPPORTED, USAGE
 
 COUNT = int(os.environ.get("ZT_COUNT", 300))  # tensors of each scheme
 TYPES = {"f32": ("F32", "<u4", 0x7f800000), "bf16": ("BF16", "<u2", 0x7f80), "f16": ("F16", "<u2", 0x7c00)}
@@ -336,6 +336,16 @@ class Refused(Base):
                            ('{"quantization_config": @, "a": Nan}', "it is not JSON"), ('{"a": %s1%s}' % ("[" * 2000, "]" * 2000), "it is not JSON")):
             (model / "config.json").write_text(text.replace("@", quantization))
             self.refuse(model, INVALID, says)
+
+    def test_patterns_that_take_too_long(self):
+        tensors = {}
+        for i in range(400):
+            tensors |= {f"{'a' * 240}.{i}.weight": ("F8_E4M3", [1, 1], b"8"), f"{'a' * 240}.{i}.weight_scale_inv": ("F32", [1, 1], bytes(4))}
+        patterns = [f"*{'a' * 120}b{i}" for i in range(900)]
+        model = self.write_model(tensors, {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": patterns})
+        self.refuse(model, INVALID, "comparing the tensors with the patterns of config.json takes too long")
+        self.write_model(dict(list(tensors.items())[:20]), {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": patterns})
+        self.assertEqual(self.run_program("convert", model, "--dequantize", "bf16", "-o", "m.zt").returncode, DONE)
 
     def test_what_contradicts_itself(self):
         weight = "model.layers.0.mlp.down_proj.weight"
