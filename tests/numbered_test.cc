@@ -49,6 +49,15 @@ TEST(RunNumbered, AsManyAtATimeAsThreadsAndMemoryAllow) {
   EXPECT_EQ(runs(0, 16, 0), 1u);
 }
 
+TEST(RunNumbered, AMemoryThatEndsIsAnError) {
+  for (const unsigned threads : {1u, 2u, 16u}) {
+    const Status status =
+        RunNumbered(32, {.threads = threads},
+                    [](std::uint64_t, const Share&) -> Status { throw std::bad_alloc(); });
+    EXPECT_EQ(status, OutOfMemory());
+  }
+}
+
 TEST(RunNumbered, EachOnceBegunInOrder) {
   for (const unsigned threads : {1u, 2u, 16u, 64u}) {
     std::mutex mutex;

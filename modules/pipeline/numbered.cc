@@ -22,13 +22,21 @@ class Runs {
         memory_(MemoryFor(options.memory_bytes, options.threads)),
         at_once_(at_once) {}
 
-  // Begins one run after another, until none is left. For several threads.
-  Status Work(const std::function<Status(std::uint64_t, const Share&)>& run) {
-    while (const auto mine = Begin()) {
-      const Status status = CatchAsStatus([&] { return run((*mine)->number, (*mine)->share); });
-      End(*mine, status);
+  // Begins one run after another, until none is left. For several threads. A lack of memory, which CatchAsStatus lets pass,
+  // must leave no thread: it fails the run, or leaves runs to the other threads and to result().
+  void Work(const std::function<Status(std::uint64_t, const Share&)>& run) noexcept {
+    try {
+      while (const auto mine = Begin()) {
+        Status status;
+        try {
+          status = CatchAsStatus([&] { return run((*mine)->number, (*mine)->share); });
+        } catch (const std::bad_alloc&) {
+          status = OutOfMemory();
+        }
+        End(*mine, status);
+      }
+    } catch (const std::bad_alloc&) {
     }
-    return OkStatus();
   }
   // There are fewer threads for Work than were meant.
   void HasThreads(unsigned count) {
@@ -38,6 +46,7 @@ class Runs {
   }
   Status result() {
     const MutexLock lock(mutex_);
+    if (failure_.ok() && next_ < count_) return OutOfMemory();  // no thread could begin them
     return failure_;
   }
 
@@ -108,10 +117,10 @@ Status RunNumbered(std::uint64_t count, const NumberedOptions& options,
     Runs runs(count, options, at_once);
     std::vector<std::thread> threads;
     threads.reserve(at_once);
-    const auto work = [&] { (void)CatchAsStatus([&] { return runs.Work(run); }); };
+    const auto work = [&] { runs.Work(run); };
     try {
       while (threads.size() + 1 < at_once) threads.emplace_back(work);
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // no thread, or no memory for one
       runs.HasThreads(static_cast<unsigned>(threads.size() + 1));
     }
     work();
