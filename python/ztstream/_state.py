@@ -83,6 +83,8 @@ class Flat:
         containers = {path: kind for path, kind in self.containers.items() if path or kind != "dict"}
         if not containers and not self.values:
             return dict(others)
+        if KEY in self.values:
+            raise ArgumentError(f"{KEY!r} is a name that ztstream uses: give that value of the state another", None, KEY)
         clash = {*self.values, KEY} & {*others}
         if clash:
             raise ArgumentError(f"{min(clash)!r} is a value of the state, and an attribute")

@@ -1,5 +1,6 @@
 """Writing .zt files: save_file for a dict of tensors, Writer for tensors that come one after the other."""
 import collections
+import copy
 import ctypes
 import operator
 import os
@@ -26,19 +27,20 @@ _KEPT = 64 << 20  # copies of small tensors that may wait to be written
 class _Bytes:
     """The bytes of a tensor that is written: their address, type and shape, and what holds them."""
 
-    def __init__(self, address, nbytes, dtype, shape, holder, identity=None, owner=None, fresh=False):
+    def __init__(self, address, nbytes, dtype, shape, holder, identity=None, owner=None, fresh=False, own=False):
         if nbytes and not address:
             raise MisuseError(f"{nbytes} bytes that lie nowhere")
         self.address, self.nbytes, self.dtype, self.shape = address, nbytes, dtype, tuple(shape)
         self.holder = holder
         self.identity = identity  # of memory that the caller holds
         self.owner = owner  # as long as this lives, no other tensor gets that memory
-        self.fresh = fresh  # memory that nobody else has
+        self.fresh = fresh  # memory that counts as this tensor's alone
+        self.own = own  # a copy: nothing that the caller does changes it
 
     def copied(self):
         """The same with a copy of the bytes."""
-        copy = ctypes.create_string_buffer(ctypes.string_at(self.address, self.nbytes) if self.nbytes else b"", self.nbytes or 1)
-        return _Bytes(ctypes.addressof(copy), self.nbytes, self.dtype, self.shape, copy, fresh=True)
+        made = ctypes.create_string_buffer(ctypes.string_at(self.address, self.nbytes) if self.nbytes else b"", self.nbytes or 1)
+        return _Bytes(ctypes.addressof(made), self.nbytes, self.dtype, self.shape, made, fresh=True, own=True)
 
 
 def _encoded(name):
@@ -90,7 +92,7 @@ def _of_torch(name, tensor, dtype):
     dtype = _stored_as(name, dtype, _types.of_torch(held.dtype), held.element_size())
     nbytes = held.numel() * held.element_size()
     fresh = held.data_ptr() != identity[0]
-    return _Bytes(held.data_ptr(), nbytes, dtype, held.shape, held, identity if nbytes else None, given, fresh)
+    return _Bytes(held.data_ptr(), nbytes, dtype, held.shape, held, identity if nbytes else None, given, fresh, fresh)
 
 
 def _of_numpy(name, array, dtype, owner):
@@ -112,7 +114,7 @@ def _of_numpy(name, array, dtype, owner):
         raise ArgumentError(f"tensor {name!r}: numpy's {held.dtype} has no type in a file", None, name)
     dtype = _stored_as(name, dtype, stored, held.itemsize)
     fresh = owner is None or held is not given
-    return _Bytes(held.ctypes.data, held.nbytes, dtype, held.shape, held, identity, owner, fresh)
+    return _Bytes(held.ctypes.data, held.nbytes, dtype, held.shape, held, identity, owner, fresh, held is not given)
 
 
 def _of_handle(name, tensor, dtype):
@@ -120,7 +122,7 @@ def _of_handle(name, tensor, dtype):
     dtype = _stored_as(name, dtype, tensor.dtype, bits.itemsize)
     place = tensor._path, tensor._offset, tensor._length
     identity = (id(owner), *place, dtype, bits.shape) if bits.nbytes and tensor._offset != _c.UNKNOWN else None
-    return _Bytes(bits.ctypes.data, bits.nbytes, dtype, bits.shape, bits, identity, owner, not tensor._mappable)
+    return _Bytes(bits.ctypes.data, bits.nbytes, dtype, bits.shape, bits, identity, owner, not tensor._mappable, not tensor._mappable)
 
 
 def _of_buffer(name, data, dtype, shape):
@@ -138,7 +140,7 @@ def _bytes_of(name, value, dtype=None, shape=None):
     """What is written of a tensor: of numpy, of torch, a handle of this package, a buffer, what DLPack gives, or what numpy makes an
     array of."""
     dtype = _types.named(dtype)
-    module = type(value).__module__.partition(".")[0]
+    module = (type(value).__module__ or "").partition(".")[0]
     if module == "torch" or hasattr(value, "untyped_storage"):
         return _of_torch(name, value, dtype)
     if shape is not None or isinstance(value, (bytes, bytearray, memoryview)):
@@ -415,7 +417,7 @@ def write_file(tensors, path, attributes, options, any_name=True, background=Fal
     if not hasattr(tensors, "items") and not isinstance(tensors, (list, tuple)):
         raise ArgumentError("tensors are a dict of names and arrays"
                             + ("; that of a module is its state_dict()" if hasattr(tensors, "state_dict") else ""))
-    attributes = dict(attributes or {})
+    attributes = copy.deepcopy(dict(attributes or {}))
     _json.dumps(attributes)  # refused before anything is written
     flat = Flat(tensors)
     entries = _entries(flat, getattr(type(tensors), "items", None) not in (dict.items, collections.OrderedDict.items, None))
@@ -447,7 +449,7 @@ class Pending:
         self.path, self._error, self._told = path, None, False
         if Pending._last is not None:
             Pending._last._joined(None)
-        copies = collections.deque((name, data if data is None or data.fresh else data.copied(), first) for name, data, first in entries)
+        copies = collections.deque((name, data if data is None or data.own else data.copied(), first) for name, data, first in entries)
 
         def taken():
             while copies:

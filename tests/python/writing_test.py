@@ -1,10 +1,12 @@
 """Writing by the package: what is added, ties, streams, attributes, file objects, and that nothing is left after an exception."""
+import collections
 import gc
 import io
 import math
 import os
 import pathlib
 import threading
+import types
 import unittest
 from unittest import mock
 
@@ -177,6 +179,9 @@ class Writing(Case):
             data = ztstream.save({"w": one}, attributes={"ztstream.state": kinds})
             with self.subTest(kinds), self.assertRaisesRegex(ztstream.FormatError, "'ztstream.state'.* is malformed"):
                 ztstream.load(data)
+        for state in {"ztstream": {"state": 3}}, {"ztstream.state": 4}:
+            with self.assertRaisesRegex(ztstream.ArgumentError, "'ztstream.state' is a name that ztstream uses"):
+                ztstream.save(state)
 
     def test_background(self):
         """It returns when the tensors are copied; one at a time is written."""
@@ -201,6 +206,26 @@ class Writing(Case):
         self.assertTrue(second.done())
         self.assertEqual((ztstream.load(slow)["w"].sum(), ztstream.load(slow)["epoch"], ztstream.load(path)["w"].sum()), (0, 3, 1 << 20))
         self.assertLess(len(slow.getvalue()), 9 << 20)
+
+        class Looked:  # numpy looks at its memory
+            __array__ = lambda self, *_, **__: values
+
+        class Shared:  # without __array__: by DLPack
+            __dlpack__ = lambda self, **_: values.__dlpack__()
+            __dlpack_device__ = lambda self: values.__dlpack_device__()
+
+        for tensors in {"w": Looked()}, {"w": Shared()}, collections.UserDict(w=values), types.MappingProxyType({"w": values}):
+            with self.subTest(tensors):
+                begun.clear(), go.clear()
+                values[:], said, slow = 1, {"loss": [1.0]}, Slow()
+                pending = ztstream.save_file(tensors, slow, attributes={"m": said}, background=True)
+                values[:] = 2
+                said["loss"].append(99.0)
+                go.set()
+                self.assertTrue(pending.wait())
+                with ztstream.open(slow) as f:
+                    self.assertEqual((f["w"].numpy().max(), f.attributes["m"]), (1, {"loss": [1.0]}))
+        values[:] = 1
         failed = ztstream.save_file({"w": values}, path, background=True)
         for _ in range(2):
             with self.assertRaises(ztstream.ExistsError):
