@@ -251,7 +251,7 @@ def tensors():
         "ten parameters around a tensor": (
             UNKNOWN, b"".join(glob("torch._utils", "_rebuild_parameter") + b"(" for _ in range(10)) + tensor() +
             (b"\x89" + ORDERED + b"tR") * 10),
-        "a subclass of somebody's own": (UNKNOWN, call(
+        "a subclass of somebody's own": (GOOD, call(
             "torch._tensor", "_rebuild_from_type_v2", glob("torch._utils", "_rebuild_tensor_v2"), glob("my", "Tensor"),
             tup(storage(), number(0), numbers((4,)), numbers((1,)), b"\x89", ORDERED), b"}")),
         "a storage alone": (UNKNOWN, dictionary(s=storage())),
