@@ -30,7 +30,7 @@ std::optional<std::uint32_t> Find(const TensorSource& source, std::string_view n
 }
 
 // Of a tensor of which a part is shown, the most bytes of which the rest is read for its checksum.
-constexpr std::uint64_t kMostToCheck = 16 << 20;
+constexpr std::uint64_t kMostToCheck = 1 << 20;
 
 // The only tensor; null if there are several, or none.
 const Object* OnlyOf(const TensorSource& source) {
