@@ -85,9 +85,9 @@ class Rows {
     ZT_ASSIGN_OR_RETURN(bytes_, opener.Open(stored.object));
     if (stored.axes.empty()) return OkStatus();
     Shape shape, strides;
-    for (const auto& [count, stride] : stored.axes) {
-      shape.push_back(count);
-      strides.push_back(stride);
+    for (const auto& axis : stored.axes) {  // count, stride
+      shape.push_back(axis.first);
+      strides.push_back(axis.second);
     }
     view_ = std::make_unique<StridedView>(*bytes_, 0, CollapseAxes(shape, strides),
                                           StridedView::Elements{stored.width, 1}, opener.bands());

@@ -54,8 +54,8 @@ Status Finder::LookAtPacked(const Object& codes, const std::string& module) {
 Status Finder::AddRecipe(Scheme scheme, const Recipe& recipe, const Object& codes,
                          const std::string& module) {
   const auto member = [&](std::string_view role) -> const Object* {
-    for (const auto& [name, index] : recipe.members) {
-      if (name == role) return &tensors_[index];
+    for (const auto& member : recipe.members) {  // role, index
+      if (member.first == role) return &tensors_[member.second];
     }
     return nullptr;
   };
@@ -109,8 +109,8 @@ Status Finder::AddRecipe(Scheme scheme, const Recipe& recipe, const Object& code
   if (groups != nullptr) weight.groups = IndexOf(*groups);
   weight.members.clear();
   weight.members.push_back(weight.codes.object);
-  for (const auto& [role, index] : recipe.members) {
-    if (index != weight.codes.object) weight.members.push_back(index);
+  for (const auto& member : recipe.members) {  // role, index
+    if (member.second != weight.codes.object) weight.members.push_back(member.second);
   }
   return Add(std::move(weight), module);
 }

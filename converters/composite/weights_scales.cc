@@ -46,7 +46,8 @@ Status Finder::AddFp8Blocks(const Object& codes, const Object& scales, std::stri
     return Misshapen(scales, codes.shape, "a scale for each block of the codes");
   Weight weight = Start(codes.name, scheme, codes, scales);
   ZT_RETURN_IF_ERROR(CheckMethod(weight, {"fp8", "modelopt", "compressed-tensors"}));
-  const auto [block_rows, block_columns] = claims_.block.value_or(std::make_pair(kBlock, kBlock));
+  const std::uint64_t block_rows = claims_.block ? claims_.block->first : kBlock;
+  const std::uint64_t block_columns = claims_.block ? claims_.block->second : kBlock;
   const std::string why = (claims_.block ? config_.file + " says" : "without a configuration") +
                           " blocks of " + std::to_string(block_rows) + "x" +
                           std::to_string(block_columns) + ", which";
