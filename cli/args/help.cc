@@ -115,8 +115,14 @@ std::string HelpText(const Command* command) {
   Fill(out, usage, 4, columns);
   Fill(out, std::string(command->does) + ".", 0, columns);
   out += "\n" + rows + "\n";
-  Fill(out, "Also -T N, --memory SIZE, --progress WHEN, --json, -q, -v: see ztstream --help.", 0,
-       columns);
+  std::string also;
+  for (const Option& option : Options()) {
+    if (option.group != kCommon || !option.of(command->bit) || option.name == "help") continue;
+    also += also.empty() ? "Also " : ", ";
+    also += option.letter ? std::string{'-', option.letter} : "--" + std::string(option.name);
+    if (!option.value.empty()) also += " " + std::string(option.value);
+  }
+  Fill(out, also + ": see ztstream --help.", 0, columns);
   return out;
 }
 
