@@ -417,8 +417,9 @@ def write_file(tensors, path, attributes, options, any_name=True, background=Fal
     if not hasattr(tensors, "items") and not isinstance(tensors, (list, tuple)):
         raise ArgumentError("tensors are a dict of names and arrays"
                             + ("; that of a module is its state_dict()" if hasattr(tensors, "state_dict") else ""))
-    attributes = copy.deepcopy(dict(attributes or {}))
+    attributes = dict(attributes or {})
     _json.dumps(attributes)  # refused before anything is written
+    attributes = copy.deepcopy(attributes)
     flat = Flat(tensors)
     entries = _entries(flat, getattr(type(tensors), "items", None) not in (dict.items, collections.OrderedDict.items, None))
 

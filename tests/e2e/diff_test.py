@@ -292,7 +292,7 @@ class Diff(support.EndToEnd):
             self.assertEqual(result["largest"], {"value": 1, "tensor": "w"})  # within the tolerance, too
         self.assertEqual(self.succeed("diff", "--atol", "1", a, b).decode(), "equal within the tolerance: 1 tensor, 12 B; "
                          "largest error 1 in tensor 'w'; largest relative error 1 in tensor 'w'\n")
-        for wrong in ("-1", "x", "nan", "inf", "1 ", ""):
+        for wrong in ("-1", "x", "nan", "inf", "1 "):
             self.fail_with(USAGE, "diff", "--atol", wrong, a, b, says="--atol: '" + wrong + "' is not a number of at least 0")
 
     def test_a_summary_and_a_limit(self):
