@@ -107,9 +107,9 @@ bool NamePattern::Matches(std::string_view name, std::uint64_t& steps) const {
 Claims::Claims(const Configuration& config) : file_(config.file) {
   block = BlockOf(config.content, "weight_block_size");
   if (const Value::Map* const groups = MapIn(config.content, "config_groups")) {
-    for (const auto& [name, group] : *groups) {
-      const Value::Map* const weights =
-          group.AsMap() == nullptr ? nullptr : MapIn(*group.AsMap(), "weights");
+    for (const auto& entry : *groups) {  // name, group
+      const Value::Map* const group = entry.second.AsMap();
+      const Value::Map* const weights = group == nullptr ? nullptr : MapIn(*group, "weights");
       if (weights == nullptr) continue;
       groups_.push_back({FindInteger(*weights, "num_bits"), FindInteger(*weights, "group_size"),
                          FindString(*weights, "type").value_or("int"),

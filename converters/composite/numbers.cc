@@ -112,12 +112,14 @@ class WeightNumbers final : public Numbers {
     ZT_RETURN_IF_ERROR(out->codes_.Open(weight.codes, opener));
     ZT_RETURN_IF_ERROR(out->scales_.Open(weight.scales, opener));
     if (weight.zeros) ZT_RETURN_IF_ERROR(out->zeros_.Open(*weight.zeros, opener));
-    for (const auto& [index, bytes] : {std::make_pair(weight.global, &out->global_),
-                                       std::make_pair(weight.groups, &out->groups_),
-                                       std::make_pair(weight.value_table, &out->table_)}) {
-      if (!index) continue;
-      ZT_ASSIGN_OR_RETURN(*bytes, opener.Open(*index));
-    }
+    const auto open = [&](const auto& index, auto& bytes) -> Status {
+      if (!index) return OkStatus();
+      ZT_ASSIGN_OR_RETURN(bytes, opener.Open(*index));
+      return OkStatus();
+    };
+    ZT_RETURN_IF_ERROR(open(weight.global, out->global_));
+    ZT_RETURN_IF_ERROR(open(weight.groups, out->groups_));
+    ZT_RETURN_IF_ERROR(open(weight.value_table, out->table_));
     if (weight.nested) {
       ZT_ASSIGN_OR_RETURN(out->nested_map_, opener.Open(weight.nested->map));
       ZT_ASSIGN_OR_RETURN(out->nested_absmax_, opener.Open(weight.nested->absmax));
