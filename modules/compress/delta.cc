@@ -62,8 +62,10 @@ CodecParameters PlanesOf(const ElementType& element) {
   return layout;
 }
 
-// One group of planes over all of `bytes`.
-void Split(std::span<const std::byte> in, std::byte* out, std::size_t width) {
+// Hands `in` and `out` to SplitPlanes or MergePlanes, as one group of planes.
+template <class Planes>
+void AsOneGroup(const Planes& planes, std::span<const std::byte> in, std::byte* out,
+                std::size_t width) {
   if (in.empty()) return;
   if (width == 1) {
     std::memcpy(out, in.data(), in.size());
@@ -72,18 +74,7 @@ void Split(std::span<const std::byte> in, std::byte* out, std::size_t width) {
   CodecParameters layout;
   layout.width = static_cast<std::uint8_t>(width);
   layout.group = static_cast<std::uint32_t>(in.size());
-  SplitPlanes(in, {out, in.size()}, layout);
-}
-void Merge(std::span<const std::byte> in, std::byte* out, std::size_t width) {
-  if (in.empty()) return;
-  if (width == 1) {
-    std::memcpy(out, in.data(), in.size());
-    return;
-  }
-  CodecParameters layout;
-  layout.width = static_cast<std::uint8_t>(width);
-  layout.group = static_cast<std::uint32_t>(in.size());
-  MergePlanes(in, {out, in.size()}, layout);
+  planes(in, std::span(out, in.size()), layout);
 }
 
 // Memory that is used for one chunk after the other.
@@ -212,7 +203,7 @@ Content LayOut(const ElementType& element, std::span<const std::byte> old,
     const std::span<std::byte> values(reinterpret_cast<std::byte*>(each.values),
                                       each.value_count * width);
     ToHost(values, width);
-    Split(values, at, width);
+    AsOneGroup(SplitPlanes, values, at, width);
     for (std::size_t p = 0; p < width; ++p) add(each.value_count);
   }
   content.bytes = static_cast<std::size_t>(at - out);
@@ -263,7 +254,7 @@ StatusOr<std::vector<kernel::DeltaGroup>> ReadGroups(std::span<std::byte> conten
     group.gaps = Octets(content.data() + at);
     at += group.gap_count;
     group.values = Octets(value);
-    Merge(content.subspan(at, bytes), value, width);
+    AsOneGroup(MergePlanes, content.subspan(at, bytes), value, width);
     at += bytes;
     value += bytes;
     groups.push_back(group);

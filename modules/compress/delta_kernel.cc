@@ -16,23 +16,14 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
+#include "core/elements-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::size_t kBlock = 64;
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
-
-template <typename T>
-HWY_INLINE T At(const std::uint8_t* p, std::size_t i) {
-  T value;
-  std::memcpy(&value, p + i * sizeof(T), sizeof(T));
-  return value;
-}
-template <typename T>
-HWY_INLINE void Put(std::uint8_t* p, std::size_t i, T value) {
-  std::memcpy(p + i * sizeof(T), &value, sizeof(T));
-}
 
 template <typename T>
 HWY_INLINE T ZigZag(T difference) {
@@ -112,7 +103,8 @@ HWY_INLINE std::uint64_t Differing(const std::uint8_t* a, const std::uint8_t* b,
       return mask;
     }
   }
-  for (std::size_t i = 0; i < elements; ++i) mask |= std::uint64_t{At<T>(a, i) != At<T>(b, i)} << i;
+  for (std::size_t i = 0; i < elements; ++i)
+    mask |= std::uint64_t{LoadAt<T>(a, i) != LoadAt<T>(b, i)} << i;
   return mask;
 }
 
@@ -138,7 +130,7 @@ class Members {
     }
     for (std::size_t g = 0; g < count_; ++g) masks[g] = 0;
     for (std::size_t i = 0; i < elements; ++i)
-      masks[GroupOf(At<T>(in, i))] |= std::uint64_t{1} << i;
+      masks[GroupOf(LoadAt<T>(in, i))] |= std::uint64_t{1} << i;
   }
 
  private:
@@ -186,14 +178,14 @@ void RunCountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_
       const std::uint8_t* const was = old + begin * sizeof(T);
       std::size_t i = 0;
       for (; i + 4 <= elements; i += 4) {
-        ++in_turn[0][KeyOf(At<T>(was, i), key)];
-        ++in_turn[1][KeyOf(At<T>(was, i + 1), key)];
-        ++in_turn[2][KeyOf(At<T>(was, i + 2), key)];
-        ++in_turn[3][KeyOf(At<T>(was, i + 3), key)];
+        ++in_turn[0][KeyOf(LoadAt<T>(was, i), key)];
+        ++in_turn[1][KeyOf(LoadAt<T>(was, i + 1), key)];
+        ++in_turn[2][KeyOf(LoadAt<T>(was, i + 2), key)];
+        ++in_turn[3][KeyOf(LoadAt<T>(was, i + 3), key)];
       }
-      for (; i < elements; ++i) ++in_turn[0][KeyOf(At<T>(was, i), key)];
+      for (; i < elements; ++i) ++in_turn[0][KeyOf(LoadAt<T>(was, i), key)];
       std::uint64_t mask = Differing<T>(was, fresh + begin * sizeof(T), elements);
-      for (; mask != 0; mask &= mask - 1) ++changed[KeyOf(At<T>(was, FirstOf(mask)), key)];
+      for (; mask != 0; mask &= mask - 1) ++changed[KeyOf(LoadAt<T>(was, FirstOf(mask)), key)];
       return true;
     });
   });
@@ -217,7 +209,7 @@ void Pack(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
     const std::uint8_t* const was = old + begin * sizeof(T);
     const std::uint8_t* const is = fresh + begin * sizeof(T);
     const auto value = [&](std::size_t i) HWY_ATTR {
-      return ZigZag(static_cast<T>(At<T>(is, i) - At<T>(was, i)));
+      return ZigZag(static_cast<T>(LoadAt<T>(is, i) - LoadAt<T>(was, i)));
     };
     members.Find(was, elements, masks);
     all_of = 0;
@@ -226,24 +218,24 @@ void Pack(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
       all_of |= masks[g];
       std::uint8_t* const out = groups[g].values + values[g] * sizeof(T);
       if (masks[g] == kNever) {
-        for (std::size_t i = 0; i < kBlock; ++i) Put(out, i, value(i));
+        for (std::size_t i = 0; i < kBlock; ++i) StoreAt(value(i), out, i);
       } else {
         std::size_t to = 0;
         for (std::uint64_t mask = masks[g]; mask != 0; mask &= mask - 1)
-          Put(out, to++, value(FirstOf(mask)));
+          StoreAt(value(FirstOf(mask)), out, to++);
       }
       values[g] += CountOf(masks[g]);
     }
     if (!any_sparse) return true;
     std::uint64_t differing = Differing<T>(was, is, elements) & ~all_of;
     for (; differing != 0; differing &= differing - 1) {
-      const std::size_t i = FirstOf(differing), g = members.GroupOf(At<T>(was, i));
+      const std::size_t i = FirstOf(differing), g = members.GroupOf(LoadAt<T>(was, i));
       DeltaGroup& group = groups[g];
       const std::uint32_t rank = seen[g] + CountOf(masks[g] & ((std::uint64_t{1} << i) - 1));
       std::uint32_t gap = rank - next[g];
       for (; gap >= 255; gap -= 255) group.gaps[group.gap_count++] = 255;
       group.gaps[group.gap_count++] = static_cast<std::uint8_t>(gap);
-      Put(group.values, values[g]++, value(i));
+      StoreAt(value(i), group.values, values[g]++);
       next[g] = rank + 1;
     }
     for (std::size_t g = 0; g < group_count; ++g) seen[g] += CountOf(masks[g]);
@@ -273,7 +265,7 @@ bool Add(std::uint8_t* elements, std::size_t count, DeltaKey key, const DeltaGro
     std::uint8_t* const block = elements + begin * sizeof(T);
     PrefetchAhead(block);
     const auto add = [&](std::size_t i, const std::uint8_t* from, std::size_t v) HWY_ATTR {
-      Put(block, i, static_cast<T>(At<T>(block, i) + At<T>(from, v)));
+      StoreAt(static_cast<T>(LoadAt<T>(block, i) + LoadAt<T>(from, v)), block, i);
     };
     members.Find(block, in_block, masks);
     for (std::size_t g = 0; g < group_count; ++g) {
@@ -326,8 +318,8 @@ void RunUndoZigZag(std::uint8_t* values, std::size_t count, std::size_t width) {
   ForWidth(width, [&](auto zero) HWY_ATTR {
     using T = decltype(zero);
     for (std::size_t i = 0; i < count; ++i) {
-      const T value = At<T>(values, i);
-      Put(values, i, static_cast<T>((value >> 1) ^ static_cast<T>(T{0} - (value & 1))));
+      const T value = LoadAt<T>(values, i);
+      StoreAt(static_cast<T>((value >> 1) ^ static_cast<T>(T{0} - (value & 1))), values, i);
     }
   });
 }

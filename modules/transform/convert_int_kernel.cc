@@ -16,7 +16,8 @@
 #define HWY_TARGET_INCLUDE "transform/convert_int_kernel.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "transform/elements-inl.h"
+
+#include "core/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {

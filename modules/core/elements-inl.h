@@ -1,10 +1,10 @@
 // elements-inl — a loop over elements that the compiler vectorizes; compiled once for
 // each Highway target.
-#if defined(ZT_TRANSFORM_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ZT_TRANSFORM_ELEMENTS_INL_H_
-#undef ZT_TRANSFORM_ELEMENTS_INL_H_
+#if defined(ZT_CORE_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ZT_CORE_ELEMENTS_INL_H_
+#undef ZT_CORE_ELEMENTS_INL_H_
 #else
-#define ZT_TRANSFORM_ELEMENTS_INL_H_
+#define ZT_CORE_ELEMENTS_INL_H_
 #endif
 
 #include <cstddef>
