@@ -337,7 +337,6 @@ class ListPrinter {
   std::size_t open_ = 0;  // lists
 };
 
-// Says, once all is read, whether the input stayed as it was.
 // Checks that what was read is what the file holds; `part`: of which not all was read.
 using Check = std::function<Status(bool part)>;
 

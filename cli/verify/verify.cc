@@ -299,7 +299,8 @@ class Verification {
     return WriteFile(DiscardSink(), *source, plan, std::move(options)).status();
   }
 
-  // What a hub's cache holds: blobs have their SHA-256 as name, but for those that Git names.
+  // Checks the cache of a hub: the name of a blob is its SHA-256, or Git's digest, which is not
+  // compared.
   Status Cache(const CacheFiles& files) {
     for (const std::string& path : files.others) {
       found.totals.unchecked.push_back(

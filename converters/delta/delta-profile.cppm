@@ -22,8 +22,9 @@ struct Part {
 // What an object with kDeltaFormat says in its attribute "delta".
 struct Entry {
   std::string format = "dense";  // of the result
-  std::uint64_t index = 0;       // objects of the file, but for those stored in full, ascend by it
-  std::string from;              // the object of the base; empty: of the same name
+  std::uint64_t index =
+      0;             // where the result stands in the model: results are served in this order
+  std::string from;  // the object of the base; empty: of the same name
   std::vector<Part> parts;
 };
 

@@ -78,7 +78,7 @@ struct Flow {
 struct ObjectFlow {
   const Object* planned = nullptr;  // as the writer gets it
   Object result;                    // as the plan had it
-  Entry entry;                      // but for its parts
+  Entry entry;                      // its parts are set at the end, by Closed
   bool differs = false;
   std::vector<std::unique_ptr<Flow>> components;  // null for those that share a blob
   std::vector<std::optional<ComponentId>> shared;
