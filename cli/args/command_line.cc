@@ -412,8 +412,8 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
   if (args.part_bytes != 0 && !args.output.starts_with("s3://"))
     return Refuse("--part-size does nothing: the output is not on s3://", &command);
   for (const Option& option : Options()) {
-    if (option.name == "output" && option.of(command.bit) && args.output.empty() && !args.dry_run &&
-        !args.missing)
+    if (option.name == "output" && command.bit != kBench && option.of(command.bit) &&
+        args.output.empty() && !args.dry_run && !args.missing)
       return RefuseMissing("-o OUT", option, command);
   }
   return OkStatus();

@@ -158,8 +158,10 @@ constexpr Option kOptions[] = {
     {kReads, 0, "npy-void", "TYPE", kInput, &Args::void_type,
      "Element type of npy's '|V' arrays, e.g. bf16", "", "bf16 f8_e4m3fn f8_e5m2"},
 
-    {kBench, 0, "folder", "DIR", kMeasure, &Args::folder,
-     "For a temporary file; else the input's folder", "", kFolders},
+    {kBench, 'o', "output", "DIR", kMeasure, &Args::output,
+     "Where the result would go; else the input's folder", "", kFolders},
+    {kBench, 0, "for", "SIZE", kMeasure, &Args::whole, "Estimate for as many bytes of such input",
+     "the input", "", "", 1},
     {kBench, 0, "limit", "SIZE", kMeasure, &Args::limit, "Bytes each run takes at most", "1GiB", "",
      "", 1},
     {kBench, 0, "runs", "N", kMeasure, &Args::runs, "Runs of each measurement; the median counts",

@@ -1,6 +1,10 @@
-// zt.cli — bench: how fast this input is read, converted, compressed and written here, and what
-// that suggests.
+// zt.cli — bench: how long a conversion takes here. It converts a sample of the input into real files,
+// and measures reading, working and writing apart to say which of them is the limit.
 module;
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "core/status_macros.h"
 
@@ -19,44 +23,27 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-double Since(Clock::time_point begin) {
-  return std::max(std::chrono::duration<double>(Clock::now() - begin).count(), 1e-6);
-}
-
-// A measured task; `options` are those of `convert` for the same task.
+// A way to convert.
 struct Work {
-  std::string_view name, options;
+  std::string_view options;    // of `convert`
   std::string_view zstd = "";  // as --zstd takes it; empty: raw
   DigestKind digest = DigestKind::kCrc32c;
 };
-constexpr Work kReadFirst = {"read, first time", "", "", DigestKind::kNone};
-constexpr Work kRead = {"read", "", "", DigestKind::kNone};
-constexpr Work kWrite = {"write and sync", ""};
-constexpr Work kConvert = {"convert", ""};
-constexpr Work kConvertRaw = {"convert --raw", " --raw"};
-constexpr Work kZstd = {"convert --zstd", " --zstd", "1"};
-constexpr Work kHuffman = {"convert --zstd=huffman", " --zstd=huffman", "huffman"};
-constexpr Work kPlanes = {"convert --zstd=planes", " --zstd=planes", "planes"};
+constexpr Work kRead = {"", "", DigestKind::kNone};
+constexpr Work kConvert = {""};
+constexpr Work kConvertRaw = {"--raw"};
+constexpr Work kZstd = {"--zstd", "1"};
+constexpr Work kHuffman = {"--zstd=huffman", "huffman"};
+constexpr Work kPlanes = {"--zstd=planes", "planes"};
 
-struct Run {
-  std::uint64_t bytes = 0;  // of the sample
-  double seconds = 0;
-  double ratio = 1;  // stored bytes for each byte
-};
-
-// The results of several runs of the same work.
+// The seconds of several runs of the same; in order once all are there.
 struct Row {
-  Work work;
-  unsigned threads = 1;
-  std::vector<Run> runs;  // the fastest first, once all are there
-  double seconds() const {
-    const std::size_t middle = runs.size() / 2;
-    return runs.size() % 2 == 1 ? runs[middle].seconds
-                                : (runs[middle - 1].seconds + runs[middle].seconds) / 2;
+  std::string name;
+  std::vector<double> seconds = {};
+  double median() const {
+    const std::size_t middle = seconds.size() / 2;
+    return seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
   }
-  std::uint64_t bytes() const { return runs.front().bytes; }
-  double ratio() const { return runs.front().ratio; }
-  double rate() const { return static_cast<double>(bytes()) / seconds(); }
 };
 
 constexpr std::uint64_t kAll = ~std::uint64_t{0};
@@ -121,106 +108,195 @@ StatusOr<bool> HasPlanes(const TensorSource& source, const std::set<std::string>
   });
 }
 
-StatusOr<Run> MeasureConvert(TensorSource& source, const std::set<std::string>& names,
-                             const Work& work, unsigned threads, const Common& common) {
-  WriterOptions options;
-  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, work, options.zstd));
-  options.threads = threads;
-  options.memory_bytes = common.memory;
-  const Clock::time_point begin = Clock::now();
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
-                      WriteFile(DiscardSink(), source, plan, std::move(options)));
-  Run run = {plan.input_bytes(source), Since(begin)};
-  run.ratio = static_cast<double>(writer->file_bytes()) /
-              static_cast<double>(std::max<std::uint64_t>(run.bytes, 1));
-  return run;
-}
-
-// Bytes that no disk shrinks, written to a file and synced. It lies in a hidden folder that gets no
-// name: it is removed, after a kill by the next run.
-StatusOr<Run> MeasureWrite(const std::string& folder, std::uint64_t bytes) {
-  std::vector<std::byte> block(std::size_t{4} << 20);
+// Bytes that no disk shrinks.
+std::vector<std::byte> Noise(std::size_t size) {
+  std::vector<std::byte> noise(size);
   std::mt19937_64 random(1);
-  for (std::size_t i = 0; i + 8 <= block.size(); i += 8) {
+  for (std::size_t i = 0; i + 8 <= size; i += 8) {
     const std::uint64_t word = random();
-    std::copy_n(reinterpret_cast<const std::byte*>(&word), 8,
-                block.begin() + static_cast<std::ptrdiff_t>(i));
+    std::memcpy(noise.data() + i, &word, 8);
   }
-  fs::path unused = fs::path(folder) / "ztstream-bench";
-  for (std::error_code error; fs::exists(fs::symlink_status(unused, error));) unused += "-";
-  const Clock::time_point begin = Clock::now();
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<FolderSink> hidden,
-                      FolderSink::Create(unused.string(), {}));
-  FileSinkOptions options = hidden->StagedOptions("sample");
-  options.sync = true;
-  ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                      OpenSink(hidden->Staged("sample"), options));
-  Status status = sink->Reserve(bytes);
-  for (std::uint64_t at = 0; status.ok() && at < bytes; at += block.size()) {
-    if (Interrupted()) {
-      status = Cancelled("interrupted");
-      break;
-    }
-    const std::span<const std::byte> piece =
-        std::span(block).first(std::min<std::uint64_t>(block.size(), bytes - at));
-    status = sink->Append(std::span(&piece, 1));
-  }
-  if (status.ok()) status = sink->Finish(bytes);
-  if (!status.ok()) return WithFile(status, sink->name());
-  return Run{bytes, Since(begin)};
+  return noise;
 }
 
-struct Suggestion {
-  std::string options;      // of `convert`
-  double seconds = 0;       // for the whole input, estimated
-  std::uint64_t bytes = 0;  // of the output, estimated
+// Takes a file out of the page cache. What is no file here is not in it.
+void Evict(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  fdatasync(file);
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  close(file);
+}
+
+// What each way takes.
+struct Estimate {
+  std::string options;
+  std::string_view limit;                        // "reading", "working" or "writing"
+  double seconds = 0, fastest = 0, slowest = 0;  // for all of it
+  std::uint64_t bytes = 0;                       // of the output, for all of it
 };
 
 struct Report {
+  std::uint64_t input_bytes = 0;  // of the input
+  std::uint64_t all_bytes = 0;    // that the estimates are for
+  std::uint64_t sample_bytes = 0;
+  bool from_disk = false;  // whether reads of conversions met the disk, or the page cache
+  double load = 0;         // the system's average of the last minute, before
+  unsigned threads = 0;
   std::vector<Row> rows;
-  std::uint64_t input_bytes = 0;
-  std::vector<Suggestion> suggestions;  // the fastest first
+  std::vector<Estimate> estimates;  // the fastest first
 };
 
-// The estimated size of the output for the whole input.
-StatusOr<std::uint64_t> SizeOf(TensorSource& source, const Work& work) {
-  WriterOptions options;
-  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, Sample(source, kAll), work, options.zstd));
-  ZT_ASSIGN_OR_RETURN(const auto bytes, EstimateBytes(source, plan, options));
-  return bytes.value_or(plan.output_bytes());
-}
-
-// Estimates the time of converting, in which reading, working and writing overlap: that of the
-// slowest.
-Status Suggest(TensorSource& source, Report& report) {
-  const Row& write = report.rows.back();
-  for (const Work& work : {RawOf(source), kZstd, kHuffman, kPlanes}) {
-    const Row* one = nullptr;
-    const Row* best = nullptr;
-    for (const Row& row : report.rows) {
-      if (row.work.name != work.name) continue;
-      if (row.threads == 1) one = &row;
-      if (best == nullptr || row.rate() > best->rate()) best = &row;
+class Bench {
+ public:
+  Bench(const Args& args, TensorSource& source)
+      : args_(args), source_(source), names_(Sample(source, args.limit)) {
+    for (std::uint32_t o = 0; o < source.objects().size(); ++o) {
+      const Object& object = source.objects()[o];
+      if (!source.CheckReadable(o).ok()) continue;
+      report_.input_bytes += Bytes(object);
+      if (!names_.contains(object.name)) continue;
+      for (std::uint32_t c = 0; c < object.components.size(); ++c)
+        files_.insert(source.file({o, c}));
     }
-    if (one == nullptr || best == nullptr) continue;
-    Suggestion made;
-    ZT_ASSIGN_OR_RETURN(made.bytes, SizeOf(source, work));
-    const auto spent = [&](const Row& row) {
-      return std::max(static_cast<double>(report.input_bytes) / row.rate(),
-                      static_cast<double>(made.bytes) / write.rate());
-    };
-    made.options = std::string(work.options);
-    if (one != best &&
-        spent(*one) < 1.05 * spent(*best)) {  // more threads gain nothing: the disk is the limit
-      best = one;
-      made.options += " --threads 1";
-    }
-    made.seconds = spent(*best);
-    report.suggestions.push_back(std::move(made));
+    report_.all_bytes = args.whole == 0 ? report_.input_bytes : args.whole;
+    report_.threads = args.threads == 0 ? UsableThreads() : args.threads;
+    if (getloadavg(&report_.load, 1) != 1) report_.load = 0;
   }
-  std::ranges::sort(report.suggestions, {}, &Suggestion::seconds);
-  return OkStatus();
-}
+
+  StatusOr<Report> Run() {
+    if (names_.empty())
+      return WithFile(InvalidArgument("there is no tensor to measure with"), args_.inputs.front());
+    ZT_ASSIGN_OR_RETURN(const double first, Convert(kRead, DiscardSink()));
+    ZT_ASSIGN_OR_RETURN(const double again, Convert(kRead, DiscardSink()));
+    // Of another model, or what a first reading waits for, nothing is in memory.
+    report_.from_disk = report_.all_bytes > report_.input_bytes || first > 1.5 * again;
+    std::vector<Work> ways = {RawOf(source_), kZstd, kHuffman};
+    ZT_ASSIGN_OR_RETURN(const bool planes, HasPlanes(source_, names_));
+    if (planes) ways.push_back(kPlanes);
+    // The rows of each way are at its number, after those two.
+    std::vector<Row>& rows = report_.rows;
+    rows.push_back({.name = report_.from_disk ? "read from disk" : "read from memory"});
+    rows.push_back({.name = "write and sync"});
+    for (const std::string_view what : {"convert to nowhere", "convert to a file"}) {
+      for (const Work& work : ways)
+        rows.push_back({.name = std::string(what) + (work.options.empty() ? "" : " ") +
+                                std::string(work.options)});
+    }
+    const std::span<Row> works = std::span(rows).subspan(2, ways.size()),
+                         wholes = std::span(rows).subspan(2 + ways.size());
+    for (unsigned run = 0; run < args_.runs; ++run) {  // in turn: all meet the same machine
+      ZT_RETURN_IF_ERROR(Measure(rows[0], [&] { return Convert(kRead, DiscardSink(), true); }));
+      ZT_RETURN_IF_ERROR(Measure(rows[1], [&] { return Write(); }));
+      for (std::size_t i = 0; i < ways.size(); ++i) {
+        ZT_RETURN_IF_ERROR(Measure(works[i], [&] { return Convert(ways[i], DiscardSink()); }));
+        ZT_RETURN_IF_ERROR(Measure(wholes[i], [&] { return ConvertToFile(ways[i]); }));
+      }
+    }
+    for (Row& row : rows) std::ranges::sort(row.seconds);
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      ZT_RETURN_IF_ERROR(Add(ways[i], works[i], wholes[i]));
+    }
+    std::ranges::sort(report_.estimates, {}, &Estimate::seconds);
+    return std::move(report_);
+  }
+
+ private:
+  static Status Measure(Row& row, const std::function<StatusOr<double>()>& run) {
+    ZT_ASSIGN_OR_RETURN(row.seconds.emplace_back(), run());
+    return OkStatus();
+  }
+
+  // Converts the sample; with `cold` from the disk, if conversions read from there. Returns seconds.
+  StatusOr<double> Convert(const Work& work, std::unique_ptr<Sink> sink, bool cold = false) {
+    WriterOptions options;
+    ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source_, names_, work, options.zstd));
+    options.threads = report_.threads;
+    options.memory_bytes = args_.memory;
+    if (cold && report_.from_disk) std::ranges::for_each(files_, Evict);
+    const Clock::time_point begin = Clock::now();
+    ZT_RETURN_IF_ERROR(WriteFile(std::move(sink), source_, plan, std::move(options)).status());
+    report_.sample_bytes = std::max<std::uint64_t>(plan.input_bytes(source_), 1);
+    return Since(begin);
+  }
+
+  StatusOr<double> ConvertToFile(const Work& work) {
+    return WithHidden(
+        [&](std::unique_ptr<Sink> sink) { return Convert(work, std::move(sink), true); });
+  }
+
+  StatusOr<double> Write() {
+    return WithHidden([&](std::unique_ptr<Sink> sink) -> StatusOr<double> {
+      const std::span<const std::byte> noise = noise_;
+      const Clock::time_point begin = Clock::now();
+      Status status = sink->Reserve(report_.sample_bytes);
+      for (std::uint64_t at = 0; status.ok() && at < report_.sample_bytes; at += noise.size()) {
+        if (Interrupted()) return Cancelled("interrupted");
+        const auto piece =
+            noise.first(std::min<std::uint64_t>(noise.size(), report_.sample_bytes - at));
+        status = sink->Append(std::span(&piece, 1));
+      }
+      if (status.ok()) status = sink->Finish(report_.sample_bytes);
+      if (!status.ok()) return WithFile(status, sink->name());
+      return Since(begin);
+    });
+  }
+
+  // Runs with a file in a hidden folder that gets no name: it is removed, after a kill by the next run.
+  StatusOr<double> WithHidden(
+      const std::function<StatusOr<double>(std::unique_ptr<Sink>)>& run) const {
+    std::string folder = args_.output;
+    if (folder.empty()) {
+      const fs::path first = args_.inputs.front();
+      folder = fs::is_directory(first) ? first.string() : first.parent_path().string();
+    }
+    fs::path unused = fs::path(folder.empty() ? "." : folder) / "ztstream-bench";
+    for (std::error_code error; fs::exists(fs::symlink_status(unused, error));) unused += "-";
+    ZT_ASSIGN_OR_RETURN(const std::unique_ptr<FolderSink> hidden,
+                        FolderSink::Create(unused.string(), {}));
+    FileSinkOptions options = hidden->StagedOptions("sample");
+    options.sync = true;
+    ZT_ASSIGN_OR_RETURN(std::unique_ptr<Sink> sink, OpenSink(hidden->Staged("sample"), options));
+    return run(std::move(sink));
+  }
+
+  // Estimates what a way takes for all of it.
+  Status Add(const Work& way, const Row& work, const Row& whole) {
+    ZT_ASSIGN_OR_RETURN(const std::uint64_t size, SizeOf(way));
+    const auto all = static_cast<double>(report_.all_bytes);
+    const double scale = all / static_cast<double>(report_.sample_bytes);
+    const double share = static_cast<double>(size) / static_cast<double>(report_.input_bytes);
+    const double reading = report_.rows[0].median(), working = work.median();
+    const double writing = share * report_.rows[1].median();
+    const std::string_view limit = reading > std::max(working, writing) ? "reading"
+                                   : working > writing                  ? "working"
+                                                                        : "writing";
+    report_.estimates.push_back({std::string(way.options), limit, scale * whole.median(),
+                                 scale * whole.seconds.front(), scale * whole.seconds.back(),
+                                 static_cast<std::uint64_t>(share * all)});
+    return OkStatus();
+  }
+
+  // The estimated size of the output for the whole input.
+  StatusOr<std::uint64_t> SizeOf(const Work& work) {
+    WriterOptions options;
+    ZT_ASSIGN_OR_RETURN(const Plan plan,
+                        PlanOf(source_, Sample(source_, kAll), work, options.zstd));
+    ZT_ASSIGN_OR_RETURN(const auto bytes, EstimateBytes(source_, plan, options));
+    return bytes.value_or(plan.output_bytes());
+  }
+
+  static double Since(Clock::time_point begin) {
+    return std::max(std::chrono::duration<double>(Clock::now() - begin).count(), 1e-6);
+  }
+
+  const Args& args_;
+  TensorSource& source_;
+  const std::set<std::string> names_;  // of the sample
+  std::set<std::string> files_;        // that the sample lies in
+  const std::vector<std::byte> noise_ = Noise(std::size_t{4} << 20);
+  Report report_;
+};
 
 StatusOr<Report> Measure(const Args& args) {
   const Status once = InvalidArgument("bench reads its input several times; name a file");
@@ -230,96 +306,69 @@ StatusOr<Report> Measure(const Args& args) {
   input.files = {"none"};
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, input));
   if (!source->seekable()) return WithFile(once, args.inputs.front());
-  const std::set<std::string> names = Sample(*source, args.limit);
-  if (names.empty())
-    return WithFile(InvalidArgument("there is no tensor to measure with"), args.inputs.front());
-  std::string folder = args.folder;
-  if (folder.empty()) {
-    const fs::path first = args.inputs.front();
-    folder = fs::is_directory(first)       ? first.string()
-             : first.parent_path().empty() ? "."
-                                           : first.parent_path().string();
-  }
-
-  Report report;
-  for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
-    if (source->CheckReadable(o).ok()) report.input_bytes += Bytes(source->objects()[o]);
-  }
-  const unsigned all = args.threads == 0 ? UsableThreads() : args.threads;
-  std::uint64_t sample = 1;
-  const auto measure = [&](Row& row) -> Status {
-    auto run = row.work.name == kWrite.name
-                   ? MeasureWrite(folder, sample)
-                   : MeasureConvert(*source, names, row.work, row.threads, args);
-    ZT_ASSIGN_OR_RETURN(row.runs.emplace_back(), std::move(run));
-    return OkStatus();
-  };
-  // Measures the disk, unless the input is in the page cache. Only the first read does so.
-  ZT_RETURN_IF_ERROR(measure(report.rows.emplace_back(Row{kReadFirst, all, {}})));
-  sample = std::max<std::uint64_t>(report.rows.front().bytes(), 1);
-  ZT_ASSIGN_OR_RETURN(const bool planes, HasPlanes(*source, names));
-  for (const Work& work : {kRead, RawOf(*source), kZstd, kHuffman, kPlanes}) {
-    if (work.name == kPlanes.name && !planes) continue;
-    report.rows.push_back({work, 1, {}});
-    if (all > 1) report.rows.push_back({work, all, {}});
-  }
-  report.rows.push_back({kWrite, 1, {}});
-  for (unsigned run = 0; run < args.runs; ++run) {  // in turn: all meet the same machine
-    for (Row& row : std::span(report.rows).subspan(1)) ZT_RETURN_IF_ERROR(measure(row));
-  }
-  for (Row& row : report.rows) std::ranges::sort(row.runs, {}, &Run::seconds);
-  ZT_RETURN_IF_ERROR(Suggest(*source, report));
-  return report;
+  return Bench(args, *source).Run();
 }
 
 std::string ToText(const Report& report) {
-  char line[160];
-  std::snprintf(
-      line, sizeof line, "%s of %s a run; medians of %s in turn\n%-24s %8s %10s %20s %10s %8s\n",
-      HumanBytes(report.rows.front().bytes()).c_str(), HumanBytes(report.input_bytes).c_str(),
-      Counted(report.rows.back().runs.size(), "run").c_str(), "work", "threads", "seconds",
-      "fastest to slowest", "MB/s", "size");
+  char line[200];
+  const double sample = static_cast<double>(report.sample_bytes);
+  std::snprintf(line, sizeof line,
+                "%s of %s; medians of %s in turn; %s, load %.1f before\n%-34s %9s %20s %9s\n",
+                HumanBytes(report.sample_bytes).c_str(), HumanBytes(report.input_bytes).c_str(),
+                Counted(report.rows.back().seconds.size(), "run").c_str(),
+                Counted(report.threads, "thread").c_str(), report.load, "a run", "seconds",
+                "fastest to slowest", "GB/s");
   std::string out = line;
   for (const Row& row : report.rows) {
-    char spread[32];
-    std::snprintf(spread, sizeof spread, "%.3f to %.3f", row.runs.front().seconds,
-                  row.runs.back().seconds);
-    std::snprintf(line, sizeof line, "%-24s %8u %10.3f %20s %10.1f %7.1f%%\n", row.work.name.data(),
-                  row.threads, row.seconds(), spread, row.rate() / 1e6, 100 * row.ratio());
+    char spread[40];
+    std::snprintf(spread, sizeof spread, "%.3f to %.3f", row.seconds.front(), row.seconds.back());
+    std::snprintf(line, sizeof line, "%-34s %9.3f %20s %9.3f\n", row.name.c_str(), row.median(),
+                  spread, sample / row.median() / 1e9);
     out += line;
   }
-  out += "estimated for all of it, fastest first\n";
-  for (const Suggestion& each : report.suggestions) {
-    std::snprintf(line, sizeof line, "  ztstream convert%-24s %10.1f s   %s\n",
-                  each.options.c_str(), each.seconds, HumanBytes(each.bytes).c_str());
+  std::snprintf(line, sizeof line, "\n%-34s %9s %20s %9s %12s\n",
+                ("for " + HumanBytes(report.all_bytes)).c_str(), "seconds", "fastest to slowest",
+                "limit", "output");
+  out += line;
+  for (const Estimate& each : report.estimates) {
+    char spread[40];
+    std::snprintf(spread, sizeof spread, "%.1f to %.1f", each.fastest, each.slowest);
+    std::snprintf(line, sizeof line, "ztstream convert %-17s %9.1f %20s %9s %12s\n",
+                  each.options.c_str(), each.seconds, spread, each.limit.data(),
+                  HumanBytes(each.bytes).c_str());
     out += line;
   }
   return out;
 }
 
 Json ToJson(const Report& report, const Args& args) {
-  Json rows = Json::array(), suggestions = Json::array();
+  Json rows = Json::array(), estimates = Json::array();
   for (const Row& row : report.rows) {
-    rows.push_back({{"work", row.work.name},
-                    {"threads", row.threads},
-                    {"bytes", row.bytes()},
-                    {"runs", row.runs.size()},
-                    {"seconds", row.seconds()},
-                    {"seconds_min", row.runs.front().seconds},
-                    {"seconds_max", row.runs.back().seconds},
-                    {"bytes_per_second", row.rate()},
-                    {"ratio", row.ratio()}});
+    rows.push_back({{"work", row.name},
+                    {"runs", row.seconds.size()},
+                    {"seconds", row.median()},
+                    {"seconds_min", row.seconds.front()},
+                    {"seconds_max", row.seconds.back()},
+                    {"bytes_per_second", static_cast<double>(report.sample_bytes) / row.median()}});
   }
-  for (const Suggestion& each : report.suggestions) {
-    suggestions.push_back({{"options", each.options.empty() ? "" : each.options.substr(1)},
-                           {"seconds", each.seconds},
-                           {"bytes", each.bytes}});
+  for (const Estimate& each : report.estimates) {
+    estimates.push_back({{"options", each.options},
+                         {"seconds", each.seconds},
+                         {"seconds_min", each.fastest},
+                         {"seconds_max", each.slowest},
+                         {"limit", each.limit},
+                         {"bytes", each.bytes}});
   }
   Json json = Envelope(args, true);
   json["inputs"] = args.inputs;
   json["bytes_in"] = report.input_bytes;
+  json["bytes_sample"] = report.sample_bytes;
+  json["bytes_estimated"] = report.all_bytes;
+  json["threads"] = report.threads;
+  json["load"] = report.load;
+  json["reads_from"] = report.from_disk ? "disk" : "memory";
   json["measurements"] = std::move(rows);
-  json["suggestions"] = std::move(suggestions);
+  json["suggestions"] = std::move(estimates);
   return json;
 }
 
