@@ -1,7 +1,8 @@
-"""make_release.py BUILD_FOLDER OUT_FOLDER: the part of scripts/release.sh that needs more than a shell.
+"""make_release.py [--host FOLDER] BUILD_FOLDER OUT_FOLDER: the part of scripts/release.sh that needs more than a shell.
 
 Writes ztstream-VERSION-linux-MACHINE.tar.gz, the program with all libraries that it loads beside it, man page, completions and
-licences, to be unpacked into any prefix; and ztstream-VERSION.spdx.json, which lists what program and library are linked with.
+licences, to be unpacked into any prefix; and ztstream-VERSION-linux-MACHINE.spdx.json, which lists what program and library are
+linked with. --host is make_wheel.py's.
 SOURCE_DATE_EPOCH is the time of all that is in them: the same build gives the same bytes.
 """
 import datetime
@@ -10,7 +11,6 @@ import io
 import json
 import os
 import pathlib
-import platform
 import re
 import subprocess
 import sys
@@ -63,7 +63,7 @@ def write_program(build, path):
 
 def package(name, kind):
     """A Debian package, as SPDX has it, and what the program has to do with it."""
-    asked = ["dpkg-query", "-W", "-f", "${Version} ${Architecture} ${source:Package} ${source:Version}\n", name]
+    asked = ["dpkg-query", *make_wheel.DPKG, "-W", "-f", "${Version} ${Architecture} ${source:Package} ${source:Version}\n", name]
     version, machine, source, source_version = make_wheel.output(*asked).splitlines()[0].split()
     identity = "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", name)
     return {"SPDXID": identity, "name": name, "versionInfo": version, "downloadLocation": "NOASSERTION", "filesAnalyzed": False,
@@ -87,7 +87,7 @@ def write_sbom(build, path):
            "licenseDeclared": "Apache-2.0", "copyrightText": "NOASSERTION"}
     time = datetime.datetime.fromtimestamp(EPOCH, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     document = {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"ztstream-{VERSION}",
-                "documentNamespace": f"urn:ztstream:{VERSION}:{commit}:{platform.machine()}",
+                "documentNamespace": f"urn:ztstream:{VERSION}:{commit}:{make_wheel.machine(build / 'bin/ztstream')}",
                 "creationInfo": {"created": time, "creators": ["Tool: make_release.py"]},
                 "packages": [own, *packages],
                 "relationships": [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES",
@@ -96,13 +96,14 @@ def write_sbom(build, path):
 
 
 def main(build, out):
-    for path, write in ((out / f"ztstream-{VERSION}-linux-{platform.machine()}.tar.gz", write_program),
-                        (out / f"ztstream-{VERSION}.spdx.json", write_sbom)):
+    name = f"ztstream-{VERSION}-linux-{make_wheel.machine(build / 'bin/ztstream')}"
+    for path, write in ((out / f"{name}.tar.gz", write_program), (out / f"{name}.spdx.json", write_sbom)):
         write(build, path)
         print(path)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    arguments = make_wheel.set_host(sys.argv[1:])
+    if len(arguments) != 2:
         sys.exit(__doc__.strip())
-    main(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]))
+    main(pathlib.Path(arguments[0]).resolve(), pathlib.Path(arguments[1]))

@@ -1,6 +1,7 @@
-"""make_wheel.py BUILD_FOLDER OUT_FOLDER: writes ztstream-VERSION-py3-none-manylinux_X_Y_MACHINE.whl, and prints its path.
+"""make_wheel.py [--host FOLDER] BUILD_FOLDER OUT_FOLDER: writes ztstream-VERSION-py3-none-manylinux_X_Y_MACHINE.whl, prints its path.
 
-The wheel holds the package, libztstream, the program, and the libraries that both need beyond libc, libm and libstdc++, all of
+--host: the build is for another host, with the sysroot that scripts/try-host.sh made in FOLDER. MACHINE is what the binaries are
+for, X.Y the oldest glibc that has every symbol of theirs. The wheel holds the package, libztstream, the program, and the libraries that both need beyond libc, libm and libstdc++, all of
 which look for each other beside themselves ($ORIGIN). A wheel is a zip archive with a table of its files' digests: nothing but
 Python's own library is needed to write one, and strip(1).
 """
@@ -8,7 +9,6 @@ import base64
 import hashlib
 import os
 import pathlib
-import platform
 import re
 import shutil
 import subprocess
@@ -19,6 +19,9 @@ import zipfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What every system has (PEP 600).
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so\.\d+$|ld(-linux|64\.)|linux-vdso")
+MACHINES = {22: "s390x", 62: "x86_64", 183: "aarch64"}  # by e_machine of ELF
+# The root that the build was made with, and the options by which dpkg-query knows its packages.
+HOST, DPKG = pathlib.Path("/"), ()
 # Debian packages of which headers alone are used.
 HEADERS = ("libhwy-dev", "nlohmann-json3-dev")
 
@@ -27,13 +30,44 @@ def output(*words):
     return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def set_host(words):
+    """Takes `--host FOLDER` from the front of the arguments."""
+    global HOST, DPKG
+    if words[:1] == ["--host"] and len(words) > 1:
+        folder = pathlib.Path(words[1]).resolve()
+        HOST, DPKG = folder / "sysroot", ("--admindir", folder / "dpkg")
+        del words[:2]
+    return words
+
+
+def machine(binary):
+    """What `uname -m` says where a binary runs."""
+    head = pathlib.Path(binary).read_bytes()[:20]
+    return MACHINES[int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")]
+
+
 def needed(binary, system=SYSTEM):
-    """{name: path} of all libraries that a binary loads and not every system has."""
-    found = dict(re.findall(r"^\s*(\S+) => (\S+)", output("ldd", str(binary)), re.M))
-    missing = [name for name, path in found.items() if path == "not"]
-    if missing:
-        sys.exit(f"{binary} needs {', '.join(missing)}, which is not there")
-    return {name: pathlib.Path(path).resolve() for name, path in found.items() if not system.search(name)}
+    """{name: path} of all libraries that a binary loads and not every system has. Nothing is run: it may be of another host."""
+    places = [HOST / place for place in (f"usr/lib/{machine(binary)}-linux-gnu", f"lib/{machine(binary)}-linux-gnu", "usr/lib64", "usr/lib")]
+    found, look_into = {}, [binary]
+    while look_into:
+        said = output("readelf", "-d", look_into.pop())
+        own = [HOST / place[1:] for path in re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", said) for place in path.split(":") if place[:1] == "/"]
+        for name in set(re.findall(r"\(NEEDED\).*\[(.*)\]", said)) - found.keys():
+            if system.search(name):
+                continue
+            path = next((place / name for place in (*own, *places) if (place / name).exists()), None)
+            if not path:
+                sys.exit(f"{binary} needs {name}, which is not there")
+            found[name] = path.resolve()
+            look_into.append(path)
+    return found
+
+
+def libc_of(binaries):
+    """The oldest glibc, as (2, minor), that has every symbol of these."""
+    said = "".join(output("readelf", "--wide", "--version-info", path) for path in binaries)
+    return max((int(major), int(minor)) for major, minor in re.findall(r"\bGLIBC_(\d+)\.(\d+)", said))
 
 
 def looks_beside_itself(data):
@@ -48,7 +82,8 @@ def looks_beside_itself(data):
 def stripped(path, folder):
     copy = pathlib.Path(folder) / path.name
     shutil.copyfile(path, copy)
-    strip = shutil.which("strip") or shutil.which("llvm-strip-19")
+    names = ["strip", "llvm-strip-19"] if HOST == pathlib.Path("/") else ["llvm-strip-19"]  # which knows every machine
+    strip = next(filter(None, map(shutil.which, names)), None)
     if strip:
         subprocess.run([strip, "--strip-unneeded", copy], check=True)
     return copy.read_bytes()
@@ -58,8 +93,9 @@ def owners(paths):
     """{path: the Debian package that it is of}, of those that one has."""
     if not shutil.which("dpkg-query"):
         return {}
-    names = {name: str(path) for path in map(str, paths) for name in (path, path.replace("/usr/lib/", "/lib/", 1))}
-    said = subprocess.run(["dpkg-query", "-S", *sorted(names)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    there = {f"/{pathlib.Path(path).relative_to(HOST)}": str(path) for path in paths}
+    names = {name: path for place, path in there.items() for name in (place, place.replace("/usr/lib/", "/lib/", 1))}
+    said = subprocess.run(["dpkg-query", *DPKG, "-S", *sorted(names)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                           check=False).stdout
     return {names[path]: package.partition(":")[0] for package, path in re.findall(r"^(.+?): (/.*)$", said, re.M)}
 
@@ -75,7 +111,7 @@ def licenses(build, libraries):
     out = {"LICENSE": (ROOT / "LICENSE").read_bytes()}
     archives = [file for file in linked(build) if file.endswith(".a")]
     for package in sorted({*HEADERS, *owners([*archives, *libraries]).values()}):
-        text = pathlib.Path("/usr/share/doc") / package / "copyright"
+        text = HOST / "usr/share/doc" / package / "copyright"
         if text.is_file():
             out[package] = text.read_bytes()
     return out
@@ -93,7 +129,7 @@ def contents(build, folder):
     files["ztstream/_lib/ztstream"] = looks_beside_itself(stripped(program, folder)), True
     for name, path in sorted(libraries.items()):
         files["ztstream/_lib/" + name] = stripped(path, folder), True
-    return files, libraries.values()
+    return files, libraries.values(), libc_of([library, program, *libraries.values()])
 
 
 def metadata(version):
@@ -137,11 +173,10 @@ def write(path, files, info):
 
 def main(build, out):
     version = re.search(r"project\(ztstream VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
-    libc = os.confstr("CS_GNU_LIBC_VERSION").split()[1].replace(".", "_")
-    tag = f"py3-none-manylinux_{libc}_{platform.machine()}"
     info = f"ztstream-{version}.dist-info"
     with tempfile.TemporaryDirectory() as folder:
-        files, libraries = contents(build, folder)
+        files, libraries, (major, minor) = contents(build, folder)
+    tag = f"py3-none-manylinux_{major}_{minor}_{machine(build / 'bin/ztstream')}"
     for name, text in metadata(version).items():
         files[f"{info}/{name}"] = text, False
     files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: make_wheel.py\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
@@ -157,6 +192,7 @@ def main(build, out):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    arguments = set_host(sys.argv[1:])
+    if len(arguments) != 2:
         sys.exit(__doc__.strip())
-    main(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]))
+    main(pathlib.Path(arguments[0]).resolve(), pathlib.Path(arguments[1]))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes what a release page holds, in build/dist: the source, the Debian packages, the Python wheel, the program for any Linux
-# with glibc of this system or later, an SBOM (SPDX), and SHA256SUMS. The same build of the same commit gives the same bytes.
+# Makes what a release page holds for the host it runs on, in build/dist: the source, the Debian packages, the Python wheel, the
+# program for any Linux with the wheel's glibc or later, an SBOM (SPDX), and SHA256SUMS. The same build of the same commit gives the same bytes.
 #
 #   scripts/release.sh [--no-build] [BUILD_FOLDER]      default: build/release, configured and built if need be
 #
-# Debian 12 is where releases are made: its glibc is 2.36. Everything has to be committed.
+# Debian 12 is where releases are made, natively on x86-64 and on aarch64. Everything has to be committed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/try-common.sh
