@@ -5,12 +5,13 @@ ZT_SCALE multiplies the sizes of the weights (60 KB a tensor): 1000 and more sho
 import json
 import os
 import pathlib
+import random
 import shutil
 
 import make_folders
 import make_safetensors
 import support
-from support import DIFFERS, DONE
+from support import DIFFERS, DONE, INVALID, UNSUPPORTED, USAGE
 
 SCALE = int(os.environ.get("ZT_SCALE", "1"))
 MIB = 96  # the most that a run may take
@@ -28,8 +29,10 @@ class Whole(support.EndToEnd):
     def make(self, name):
         """(folder, options that it needs, the folder as it must come back, what is left out)."""
         folder = self.path(name)
+        for old in (folder, self.path(name + ".blobs")):
+            shutil.rmtree(old, ignore_errors=True)
         folder.mkdir()
-        left_out = make_folders.FOLDERS[name](folder, SCALE) or {}
+        left_out = {**make_folders.FOLDERS, **make_folders.MORE}[name](folder, SCALE) or {}
         expected = self.path("expected")
         shutil.rmtree(expected, ignore_errors=True)
         shutil.copytree(folder, expected)  # with files in place of links
@@ -68,14 +71,15 @@ class Whole(support.EndToEnd):
             source, needed = model if model.exists() else out / "m.zt.index.json", []
         return source
 
-    def check(self, name):
+    def check(self, name, ways=tuple(WAYS)):
         folder, needed, expected, left_out = self.make(name)
         plan = self.json("convert", folder, *needed, "--dry-run", "--json")
         self.assertEqual({each["path"] for each in plan.get("left_out", [])}, set(left_out))
         for each in plan.get("left_out", []):
             self.assertIn(left_out[each["path"]], each["why"])
         several = plan["tensors"]["converted"] > 1
-        for way, steps in WAYS.items():
+        for way in ways:
+            steps = WAYS[way]
             if way in SHARDS and not several:
                 continue
             with self.subTest(folder=name, way=way):
@@ -99,6 +103,54 @@ class Whole(support.EndToEnd):
             self.succeed("diff", back / "model.safetensors", folder, "--files", "none")
             (back / "model.safetensors").unlink()
             self.same_folders(expected, back)
+
+    # ---- one file, or one tensor, less ----
+
+    def remove(self, rng, folder, kept):
+        """Removes one of the files, or a tensor of one; what it was, or None where that cannot be."""
+        path = folder / rng.choice(sorted(kept))
+        if path.suffix == ".safetensors" and rng.random() < 0.5:
+            tensors, metadata = make_safetensors.read(path)
+            if not tensors:
+                return None
+            name = rng.choice(sorted(tensors))
+            del tensors[name]
+            path.write_bytes(make_safetensors.encode(tensors, metadata=metadata or None))
+            return f"tensor {name} of {path.name}"
+        path.unlink()
+        return path.name
+
+    def test_what_one_side_lacks_is_noticed(self):
+        """verify --against and diff, whichever side it is and whichever of all folders. ZT_COUNT removals are tried."""
+        rng, folders = random.Random(int(os.environ.get("ZT_SEED", "1"))), {**make_folders.FOLDERS, **make_folders.MORE}
+        names = [name for name in folders if name not in ("sizes", "torch_only")]  # large; of another format
+        for trial in range(int(os.environ.get("ZT_COUNT", "40"))):
+            name = names[trial % len(names)]
+            folder, needed, expected, _ = self.make(name)
+            kept = {path.relative_to(expected).as_posix() for path in expected.rglob("*") if path.is_file()}
+            less = self.path("less")
+            shutil.rmtree(less, ignore_errors=True)
+            shutil.copytree(folder, less, symlinks=False)
+            removed = self.remove(rng, less, kept)
+            if removed is None:
+                continue
+            with self.subTest(trial=trial, folder=name, removed=removed):
+                whole, part = self.path("whole.zt"), self.path("part.zt")
+                self.succeed("convert", "-f", folder, *needed, "-o", whole)
+                self.check_noticed("verify", whole, "--against", less)
+                self.check_noticed("diff", whole, less)
+                self.check_noticed("diff", less, whole)
+                if self.run_program("convert", "-f", less, "-o", part).returncode == DONE:  # an index may name what is gone
+                    self.check_noticed("verify", part, "--against", folder, *needed)
+                    self.check_noticed("diff", part, folder, *needed)
+
+    def check_noticed(self, *command):
+        """An error, a difference, or the warning that one side has no files at all."""
+        done = self.run_program(*command)
+        if done.returncode == DONE:
+            self.assertRegex(done.stderr.decode(), r"of the model (is|are) not compared: the other side has none", command)
+        else:
+            self.assertIn(done.returncode, (DIFFERS, USAGE, INVALID, UNSUPPORTED), (command, done.stdout, done.stderr))
 
     # ---- a pipeline, of which some changes ----
 
@@ -188,10 +240,12 @@ class Whole(support.EndToEnd):
         self.same_folders(folder, self.path("a"))
 
 
-def add(name):
-    setattr(Whole, f"test_{name}", lambda self: self.check(name))
+def add(name, *ways):
+    setattr(Whole, f"test_{name}", lambda self: self.check(name, *ways))
 
 
 for each in make_folders.FOLDERS:
     if each != "torch_only":
         add(each)
+for each in make_folders.MORE:
+    add(each, ("zstd", "shards of 2.0"))

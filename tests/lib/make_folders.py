@@ -214,6 +214,177 @@ def hub(folder, scale=1):
     shutil.rmtree(plain)
 
 
+# ---- twenty more: one way there and back each ------------------------------------------------------------------------
+
+def trainer(folder, scale=1):
+    """checkpoint-500 of transformers' Trainer: the state that a run goes on from is no second copy of the weights."""
+    single(folder, scale)
+    put_json(folder, "trainer_state.json", {"global_step": 500})
+    state = {"state.exp_avg": ("F32", [10, 10], bytes(400))}
+    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
+        put(folder, name, pickle_assembler.checkpoint(state))
+    put(folder, "training_args.bin", b"PK\x03\x04 no weights")
+
+
+def accelerate(folder, scale=1):
+    single(folder, scale)
+    for name in ("optimizer.bin", "scheduler.bin", "sampler.bin"):
+        put(folder, name, pickle_assembler.checkpoint({"step": ("F32", [4], bytes(16))}))
+    put(folder, "random_states_0.pkl", b"\x80\x04}.")
+    put(folder, "custom_checkpoint_0.pkl", b"\x80\x04}.")
+
+
+def many_shards(folder, scale=1):
+    common(folder)
+    put_shards(folder, "model", [tensors(20 + i, [f"layers.{i}.experts.{j}" for j in range(2)], scale) for i in range(9)])
+
+
+def mistral(folder, scale=1):
+    put(folder, "consolidated.safetensors", transformers_file(tensors(30, ["tok_embeddings.weight", "norm.weight"], scale)))
+    put_json(folder, "params.json", {"dim": 100})
+    put(folder, "tekken.json", json.dumps(TOKENIZER))
+    put(folder, "SYSTEM_PROMPT.txt", "You are\n")
+
+
+def adapters(folder, scale=1):
+    """A model with small adapters in folders of their own."""
+    single(folder, scale)
+    for number, name in enumerate(("lora-sql", "lora-chat/v2")):
+        put_json(folder, f"{name}/adapter_config.json", {"r": 8})
+        put(folder, f"{name}/adapter_model.safetensors", transformers_file(tensors(31 + number, ["lora_A", "lora_B"])))
+
+
+def exports(folder, scale=1):
+    """sentence-transformers with exports for other engines, which are files."""
+    sentences(folder, scale)
+    for name in ("onnx/model_O2.onnx", "openvino/openvino_model.bin", "openvino/openvino_model.xml", "coreml/model.mlpackage/Data/weight.bin"):
+        put(folder, name, b"\x08\x07 of another engine" * 50)
+
+
+def mlx_quantized(folder, scale=1):
+    put_json(folder, "config.json", CONFIG | {"quantization": {"group_size": 64, "bits": 4}})
+    made = tensors(33, ["embed"], scale) | {"l.weight": ("U32", [64, 32], bytes(range(256)) * 32),
+                                                      "l.scales": ("BF16", [64, 4], bytes(512)), "l.biases": ("BF16", [64, 4], bytes(512))}
+    put(folder, "model.safetensors", make_safetensors.encode(made, metadata={"format": "mlx"}))
+    put_json(folder, "model.safetensors.index.json", {"metadata": {"total_size": 0}, "weight_map": dict.fromkeys(sorted(made), "model.safetensors")})
+
+
+def fp8(folder, scale=1):
+    put_json(folder, "config.json", CONFIG | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128], "fmt": "e4m3"}})
+    parts = [{f"l.{i}.weight": ("F8_E4M3", [256, 128], bytes(range(128)) * 256), f"l.{i}.weight_scale_inv": ("F32", [2, 1], b"\0\0\x80?" * 2)}
+             for i in range(3)]
+    put_shards(folder, "model", parts)
+    put(folder, "modeling_deepseek.py", "class Model: pass\n")
+    put(folder, "inference/configs/config_671B.json")
+    put(folder, "inference/kernel.py", "import nothing\n")
+    put(folder, "figures/benchmark.png", bytes(range(256)) * 300)
+
+
+def gpt_oss(folder, scale=1):
+    put_json(folder, "config.json", CONFIG | {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}})
+    made = {"m.blocks": ("U8", [2, 64, 2, 16], bytes(range(256)) * 16), "m.scales": ("U8", [2, 64, 2], b"\x7f" * 256)}
+    put_shards(folder, "model", [made, tensors(34, ["lm_head.weight"], scale)])
+    put(folder, "chat_template.jinja", "{{ x }}")
+    put(folder, "USAGE_POLICY", "be good\n")
+
+
+def timm(folder, scale=1):
+    put_json(folder, "config.json", {"architecture": "resnet50", "pretrained_cfg": {"tag": "a1"}})
+    made = tensors(35, ["fc.weight"], scale) | {"bn.num_batches_tracked": ("I64", [], bytes(8)), "bn.mask": ("BOOL", [3], b"\0\1\1")}
+    put(folder, "model.safetensors", transformers_file(made))
+
+
+def one_file(folder, scale=1):
+    """A checkpoint for ComfyUI: any name, keys of several models, a config of another format."""
+    put(folder, "sd_xl_base_1.0.safetensors", odd_file(tensors(36, ["model.diffusion_model.w", "first_stage_model.v"], scale)))
+    put(folder, "sd_xl_base.yaml", "model:\n  target: x\n")
+
+
+def images(folder, scale=1):
+    single(folder, scale)
+    for name in ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"):
+        put(folder, name)
+    for name in ("assets/teaser.png", "assets/demo.mp4", "assets/deep/er/a.webp", "thumbnail.jpg"):
+        put(folder, name, os.urandom(50_000))
+
+
+def remote_code(folder, scale=1):
+    sharded(folder, scale)
+    for name in ("modeling_x.py", "configuration_x.py", "x/__init__.py", "x/layers/attention.py", "x/layers/__init__.py", "setup.cfg"):
+        put(folder, name, f"# {name}\n")
+    put(folder, "run.sh", "#!/bin/sh\n").chmod(0o755)
+
+
+def underscores(folder, scale=1):
+    """Shards with another form of numbers, which no index lists."""
+    common(folder)
+    for number in (1, 2):
+        put(folder, f"model_{number:05}-of-00002.safetensors", transformers_file(tensors(36 + number, [f"w{number}"], scale)))
+
+
+def rich_index(folder, scale=1):
+    """An index with more in it, in one line and in another order, and a shard without a tensor."""
+    common(folder)
+    parts = [tensors(40, ["b", "a"], scale), tensors(41, ["c"], scale)]
+    for number, part in enumerate([*parts, {}], 1):
+        put(folder, f"model-{number:05}-of-00003.safetensors", transformers_file(part))
+    names = {name: f"model-{number:05}-of-00003.safetensors" for number, part in enumerate(parts, 1) for name in part}
+    put(folder, "model.safetensors.index.json", json.dumps({"weight_map": names, "metadata": {"total_size": 7, "total_parameters": 90_000, "by": "me"}}))
+
+
+def embeddings(folder, scale=1):
+    put(folder, "learned_embeds.safetensors", transformers_file(tensors(42, ["<concept>"], scale), metadata=None))
+    put(folder, "token_identifier.txt", "<concept>")
+    put(folder, "concept_images/0.jpeg", os.urandom(9000))
+
+
+def speech(folder, scale=1):
+    single(folder, scale)
+    for name in ("alphabet.json", "language_model/attrs.json", "vocab.json"):
+        put(folder, name)
+    put(folder, "language_model/5gram.bin", b"mmap lm http://kheafield.com/code format version 5\n\0" + os.urandom(70_000))
+    put(folder, "language_model/unigrams.txt", "a\nb\n")
+
+
+def controlnet(folder, scale=1):
+    """A part of a pipeline by itself, under the name that diffusers gives it."""
+    put_json(folder, "config.json", {"_class_name": "ControlNetModel"})
+    put(folder, "diffusion_pytorch_model.safetensors", transformers_file(tensors(43, ["controlnet.w", "controlnet.b"], scale)))
+
+
+def video(folder, scale=1):
+    """A pipeline with two transformers, one of them in shards, and a scheduler that has no weights."""
+    parts = {"transformer": 44, "transformer_2": 46, "vae": 48, "text_encoder": 50}
+    put_json(folder, "model_index.json", {"_class_name": "WanPipeline"} | {part: ["diffusers", "X"] for part in parts})
+    for part, seed in parts.items():
+        put_json(folder, f"{part}/config.json", {"part": part})
+        stem = f"{part}/model" if part == "text_encoder" else f"{part}/diffusion_pytorch_model"
+        if part.startswith("transformer"):
+            put_shards(folder, stem, [tensors(seed, ["blocks.0.w"], scale), tensors(seed + 1, ["blocks.1.w"], scale)])
+        else:
+            put(folder, f"{stem}.safetensors", transformers_file(tensors(seed, ["w"], scale)))
+    put_json(folder, "scheduler/scheduler_config.json", {})
+    put(folder, "tokenizer/spiece.model", os.urandom(2000))
+
+
+def nothing_else(folder, scale=1):
+    put(folder, "model.safetensors", odd_file(tensors(52, ["alone"], scale)))
+
+
+def types(folder, scale=1):
+    """Every element type, scalars and empty tensors among them."""
+    width = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I16": 2, "I8": 1,
+             "U64": 8, "U32": 4, "U16": 2, "U8": 1}
+    rng = numpy.random.default_rng(53)
+    made = {f"{kind}.{i}": (kind, shape, rng.bytes(size * int(numpy.prod(shape)))) for kind, size in width.items()
+            for i, shape in enumerate(([], [0, 7], [5, 9]))}
+    put(folder, "model.safetensors", transformers_file(made | {"bool": ("BOOL", [4], b"\1\0\0\1")}))
+    put_json(folder, "config.json", CONFIG)
+
+
+MORE = {each.__name__: each for each in (
+    trainer, accelerate, many_shards, mistral, adapters, exports, mlx_quantized, fp8, gpt_oss, timm, one_file, images, remote_code,
+    underscores, rich_index, embeddings, speech, controlnet, video, nothing_else, types)}
 FOLDERS = {"llama": llama, "every_format": every_format, "torch_only": torch_only, "pipeline": pipeline, "gptq": gptq,
            "tokenizers": tokenizers, "sentences": sentences, "adapter": adapter, "no_index": no_index, "sizes": sizes,
            "odd_names": odd_names, "hub": hub}
