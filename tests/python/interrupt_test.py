@@ -1,6 +1,6 @@
 """Ctrl-C at any moment: of what saves, loads, verifies and converts nothing is left, nothing hangs, nothing ends the process.
 
-Needs no numpy, so that any Python tries it. ZT_INTERRUPTS sets how often each way is interrupted; 2500 makes 20,000 in all.
+Needs no numpy, so that any Python tries it. ZT_INTERRUPTS sets how often each way is interrupted: scripts/try-interrupts.sh.
 """
 import os
 import pathlib
@@ -26,7 +26,7 @@ COUNT = int(os.environ.get("ZT_INTERRUPTS", "24"))
 WAYS = '''
 import ctypes, io, os, random, signal, sys, threading, time
 import ztstream
-from ztstream import safetensors_compat as compat
+from ztstream import _program, safetensors_compat as compat
 os.chdir(sys.argv[1])
 random.seed(int(sys.argv[3]))
 data = random.randbytes(6 << 20) if hasattr(random, "randbytes") else os.urandom(6 << 20)
@@ -47,6 +47,10 @@ def writer():
 def save():
     ztstream.save_file({"a": {"b": [1, (2.5, None)], 3: "x" * 10000}}, "out.zt", overwrite=True, sync=False)
 
+def background():
+    state = {"a": {str(i): i for i in range(2000)}}
+    ztstream.save_file(state, "out.zt", background=True, overwrite=True, sync=False).wait()
+
 def safetensors():
     held = (ctypes.c_char * len(data)).from_buffer_copy(data)
     spec = compat.TensorSpec(dtype="float32", shape=shape, data_ptr=ctypes.addressof(held), data_len=len(data))
@@ -66,6 +70,9 @@ def load_object():
         assert file["large1"].tobytes() == data
         assert file["small1"].tobytes() == data[:5000]
 
+def load_state():
+    assert ztstream.load("in.zt")["a"] == 1
+
 def read():
     out = {"large0": bytearray(len(data)), "small0": bytearray(5000)}
     with ztstream.open("in.zt") as file:
@@ -82,6 +89,9 @@ def convert():
 def inspect():
     ztstream.inspect("in.zt")
 
+def bench():
+    _program._outcome([ztstream.program(), "bench", "--runs=1", "--limit=1MiB", "--quiet", "in.zt"])
+
 def handler(*_):
     global more
     if more:
@@ -93,7 +103,7 @@ signal.signal(signal.SIGALRM, handler)
 with ztstream.Writer("in.zt", compress="planes", min_gain=-1, overwrite=True, attributes={"a": 1}) as out:
     fill(out)
 work, times = globals()[sys.argv[2]], int(sys.argv[5])
-usual, interrupted, late, left = 10, 0, 0, set()
+usual, interrupted, late, long, left = 10, 0, 0, 0, set()
 work()
 files = len(os.listdir("/proc/self/fd"))
 for i in range(int(sys.argv[4])):
@@ -108,16 +118,16 @@ for i in range(int(sys.argv[4])):
             more = 0
         usual = min(usual, time.monotonic() - begin)
     except KeyboardInterrupt:
-        late = max(late, time.monotonic() - begin - after)
-        interrupted += 1
+        took = time.monotonic() - begin - after
+        late, long, interrupted = max(late, took), long + (took > 0.2), interrupted + 1
     signal.setitimer(signal.ITIMER_REAL, 0)
-    if times > 1:
-        end = time.monotonic() + 5  # of what is interrupted again while it ends, the rest ends by itself
+    if times > 1 or work is background:
+        end = time.monotonic() + 5  # what goes on, or is interrupted again while it ends, ends by itself
         while set(os.listdir(".")) - {"in.zt", "out.zt"} and time.monotonic() < end:
             time.sleep(0.01)
     left.update(os.listdir("."))
 time.sleep(0.05)
-print(interrupted, late, ",".join(sorted(left - {"in.zt", "out.zt"})) or "-", len(os.listdir("/proc/self/fd")) - files)
+print(interrupted, late, long, ",".join(sorted(left - {"in.zt", "out.zt"})) or "-", len(os.listdir("/proc/self/fd")) - files)
 '''
 
 
@@ -132,15 +142,16 @@ class Moments(Case):
         done = subprocess.run([sys.executable, "-B", "-c", WAYS, self.folder, way, "1", str(count), str(times)], capture_output=True,
                               text=True, timeout=3600, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""), way)
-        interrupted, late, left, files = done.stdout.split()
+        interrupted, late, long, left, files = done.stdout.split()
         if COUNT > 100:
-            print(f"{way}: {interrupted} of {count} interrupted, {float(late) * 1000:.0f} ms late at most", flush=True)
+            print(f"{way}: {interrupted} of {count} interrupted, {float(late) * 1000:.0f} ms late at most, {long} by more than 200 ms",
+                  flush=True)
         self.assertGreater(int(interrupted), count // 4, way)
         self.assertEqual((left, files), ("-", "0"), way)
         self.assertLess(float(late), patience, way)
 
     def test_writing(self):
-        for way in ("writer", "save", "object", "safetensors"):
+        for way in ("writer", "save", "background", "object", "safetensors"):
             with self.subTest(way):
                 self.interrupt(way, COUNT)
 
@@ -157,7 +168,7 @@ class Moments(Case):
 
     def test_programs(self):
         """They end by themselves, with what they have begun to write."""
-        for way in ("convert", "inspect"):
+        for way in ("convert", "inspect", "bench"):
             with self.subTest(way):
                 self.interrupt(way, COUNT // 4, patience=5.0)
 
