@@ -82,6 +82,18 @@ def interruptibly(work, cancel=None, *, leave=False, foreign=False):
         del call, work, cancel  # likewise
 
 
+def begun(work):
+    """Work that goes on while the caller does: `ended`, wait(seconds), `error`. The interpreter waits for it before it ends. (What
+    interrupts the start of a threading.Thread may leave a lock of that module held for good.)"""
+    call = _Call(work, True)
+    try:
+        in_one_step(functools.partial(_running.add, call), functools.partial(_thread.start_new_thread, call.run, ()))
+    except RuntimeError:  # there are no more threads
+        _running.discard(call)
+        raise
+    return call
+
+
 def in_one_step(*calls):
     """What functools.partials of functions in C return, called one after the other in one step of Python: what a signal handler
     raises comes before or after, not between. (`with lock:` has such places, in Python 3.9 and 3.14.)"""

@@ -5,7 +5,6 @@ import ctypes
 import operator
 import os
 import sys
-import threading
 import time
 import warnings
 import weakref
@@ -14,6 +13,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence
 
 from . import _c, _json, _types
 from ._errors import ArgumentError, MisuseError
+from ._interrupt import begun
 from ._output import Output
 from ._state import Flat
 
@@ -447,8 +447,8 @@ class Pending:
     _last: Optional["Pending"] = None
 
     def __init__(self, path, entries, write):
-        self.path, self._error, self._told = path, None, False
-        if Pending._last is not None:
+        self.path, self._told, self._pid, self._call = path, False, os.getpid(), None
+        if Pending._last is not None and Pending._last._pid == self._pid:
             Pending._last._joined(None)
         copies = collections.deque((name, data if data is None or data.own else data.copied(), first) for name, data, first in entries)
 
@@ -456,24 +456,20 @@ class Pending:
             while copies:
                 yield copies.popleft()
 
-        def run():
-            try:
-                write(taken())
-            except BaseException as error:  # for wait()
-                self._error = error.with_traceback(None)
-
-        self._thread = threading.Thread(target=run, name="ztstream.save_file")
-        self._thread.start()
+        self._call = begun(lambda: write(taken()))
         Pending._last = self
 
     def done(self) -> bool:
         """Whether it has ended: written, or failed."""
-        return not self._thread.is_alive()
+        if self._pid != os.getpid():
+            raise MisuseError(f"{self.path}: it is being written by the process that began it, which alone can wait for it",
+                              str(self.path))
+        return self._call.ended
 
     def _joined(self, timeout):
         end = None if timeout is None else time.monotonic() + timeout
         while not self.done() and (end is None or time.monotonic() < end):  # in steps, between which Ctrl-C is seen
-            self._thread.join(0.1 if end is None else min(0.1, max(0, end - time.monotonic())))
+            self._call.wait(0.1 if end is None else min(0.1, max(0, end - time.monotonic())))
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits until the file is there, or raises why it is not. False if that takes longer."""
@@ -481,8 +477,8 @@ class Pending:
         if not self.done():
             return False
         self._told = True
-        if self._error is not None:
-            raise self._error
+        if self._call.error is not None:
+            raise self._call.error.with_traceback(None)
         return True
 
     def __enter__(self) -> "Pending":
@@ -492,11 +488,14 @@ class Pending:
         self.wait()
 
     def __del__(self):
-        if getattr(self, "_error", None) is not None and not self._told:
-            warnings.warn(f"{self.path} was not written, and nobody waited for it: {self._error}", RuntimeWarning)
+        error = getattr(getattr(self, "_call", None), "error", None)
+        if error is not None and not self._told:
+            warnings.warn(f"{self.path} was not written, and nobody waited for it: {error}", RuntimeWarning)
 
     def __repr__(self):
-        state = "being written" if not self.done() else "written" if self._error is None else "failed"
+        if self._pid != os.getpid():
+            return f"<Pending {str(self.path)!r} of another process>"
+        state = "being written" if not self.done() else "written" if self._call.error is None else "failed"
         return f"<Pending {str(self.path)!r} {state}>"
 
 

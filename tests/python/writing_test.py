@@ -232,7 +232,7 @@ class Writing(Case):
                 failed.wait()
         with self.assertWarnsRegex(RuntimeWarning, "x.zt was not written, and nobody waited for it: .*there already|exists"):
             failed = ztstream.save_file({"w": values}, path, background=True)
-            failed._thread.join()
+            failed._call.wait()
             _writer.Pending._last = failed = None
             gc.collect()
         done = run("import os\nztstream.save_file({'w': numpy.ones(1 << 20)}, sys.argv[1], background=True)", self.path("exit.zt"))
@@ -471,6 +471,33 @@ print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
         with ztstream.open(path) as file:
             self.assertEqual(list(file), ["a"])
+
+    def test_fork_of_background(self):
+        """A child cannot wait for what its parent writes, and says so; what it writes itself is whole. The parent's is, too."""
+        go, path = threading.Event(), self.path("child.zt")
+
+        class Slow(io.BytesIO):
+            def write(self, data):
+                go.wait(30)
+                return super().write(data)
+
+        slow = Slow()
+        pending = ztstream.save_file({"w": numpy.ones(9)}, slow, background=True)
+        child = os.fork()
+        if child == 0:
+            said = []
+            for call in (pending.wait, pending.done):
+                try:
+                    call()
+                except ztstream.MisuseError as error:
+                    said.append("by the process that began it, which alone can wait for it" in str(error))
+            with ztstream.save_file({"w": numpy.zeros(9)}, path, background=True):
+                pass
+            os._exit(0 if said == [True, True] and "another process" in repr(pending) else 1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        go.set()
+        pending.wait()
+        self.assertEqual((ztstream.load(path)["w"].sum(), ztstream.load(slow)["w"].sum()), (0, 9))
 
     def test_memory(self):
         """Writing half a gigabyte in pieces takes a small part of it."""
