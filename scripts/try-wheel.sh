@@ -38,7 +38,7 @@ echo "$(basename "$wheel") $(stat -c %s "$wheel") bytes"
 
 # What judges need: they read .zt files by Python's own libraries, and URLs need libcurl.
 judges='python3-numpy python3-cbor2 python3-zstandard python3-xxhash libcurl4'
-tests='for name in page plain package writing remote values interrupt; do echo "--- $name" && '
+tests='for name in page plain package writing ring remote values interrupt; do echo "--- $name" && '
 tests+='ZT_INSTALLED=1 ../env/bin/python -B tests/python/${name}_test.py || exit; done'
 plain='PYTHONPATH=$(echo ../env/lib/python3*/site-packages) ZT_INSTALLED=1 %s -B tests/python/plain_test.py'
 for suite in "${suites[@]}"; do

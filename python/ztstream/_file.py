@@ -1,14 +1,16 @@
 """Open inputs: File, a mapping of names to Tensors, which are handles: nothing is read before it is asked for."""
 import ctypes
 import difflib
+import fnmatch
 import html
 import itertools
 import os
+import re
 import struct
 from ctypes import byref, c_size_t, c_ubyte, c_uint64, c_void_p, sizeof
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _c, _json, _types
+from . import _c, _json, _ring, _types
 from ._errors import ArgumentError, MisuseError, NotFoundError
 from ._part import SHAPES, Part, Report, Tensor
 from ._reader import is_url, open_buffer, open_object, open_paths, opened_by_fsspec, options_of, shown
@@ -51,13 +53,6 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void=N
                "no_sign_request": no_sign_request, "dequantize": _types.named(dequantize),
                "base": [base] if isinstance(base, (str, os.PathLike)) else list(base)}
     return File((path, *more), options)
-
-
-def _listed(names):
-    """Names as they were given, unless that is a single text, whose letters would be taken for names."""
-    if isinstance(names, str):
-        raise ArgumentError(f"names are a list: [{names!r}]; one tensor is file[{names!r}]")
-    return names
 
 
 class File(Mapping[str, Tensor]):
@@ -337,17 +332,36 @@ class File(Mapping[str, Tensor]):
             self._dequantized[dequantize] = File(self._sources, {**self._given, "threads": self._threads, "dequantize": dequantize})
         return self._dequantized[dequantize]
 
+    def _matched(self, names):
+        """The names that are meant, each once: names, "glob:" and shell patterns, and what re.compile makes; all for None."""
+        if names is None:
+            return self._all_names()
+        if isinstance(names, (str, re.Pattern)):  # the letters of a text would be taken for names
+            raise ArgumentError(f"names are a list: [{names!r}]" + f"; one tensor is file[{names!r}]" * isinstance(names, str))
+        found: Dict[str, None] = {}
+        for name in names:
+            if isinstance(name, re.Pattern):
+                matching = list(filter(name.search, self._all_names()))
+            elif isinstance(name, str) and name.startswith("glob:") and name not in self:
+                matching = fnmatch.filter(self._all_names(), name[5:])
+            else:
+                matching = [name]
+            if not matching:
+                raise NotFoundError(f"{self._name}: no tensor has a name that {name!r} matches", self._name)
+            found.update(dict.fromkeys(matching))
+        return list(found)
+
     def _chosen(self, names):
         if names is None:
             return self.values()
-        return [self[name] for name in _listed(names)]
+        return [self[name] for name in self._matched(names)]
 
     def _entries(self, names):
         """(name, row of the object, its number) of each; many names take no search for each."""
         if names is None:
             rows = ((i, row) for i, row in self._all() if not row[_PATH])
             return [(name, row, i) for name, (i, row) in zip(self._all_names(), rows)]
-        found = [(name, *self._find(name)) for name in _listed(names)]
+        found = [(name, *self._find(name)) for name in self._matched(names)]
         missing = [name for name, index, _ in found if index is None]
         if missing:
             raise self._missing(missing[0])
@@ -408,11 +422,13 @@ class File(Mapping[str, Tensor]):
         del held
         return out
 
-    def numpy(self, names: Union[Iterable[str], Mapping[str, Any], None] = None, *, copy: bool = False,
+    def numpy(self, names: Union[Iterable[Any], Mapping[str, Any], None] = None, *, copy: bool = False,
               dequantize: Optional[str] = None) -> Dict[str, Any]:
         """Tensors as numpy arrays, decoded by all threads with one call.
 
-        names: which; all without it. {name: index} gives parts: {"w": numpy.s_[:, 0:64]}, of which little more is read. copy=False: raw tensors lie in the file's pages and are read-only, see Part.numpy.
+        names: which; all without it. "glob:layers.0.*" and re.compile("norm|bias") are those whose names match. {name: index} gives
+            parts: {"w": numpy.s_[:, 0:64]}, of which little more is read.
+        copy=False: raw tensors lie in the file's pages and are read-only, see Part.numpy.
         A tensor that is not dense is a dict of its parts by their roles. dequantize: as of open().
         """
         if dequantize:
@@ -434,18 +450,26 @@ class File(Mapping[str, Tensor]):
 
         return self._many(names, copy, types, mapped, made, self._places)
 
-    def torch(self, names: Union[Iterable[str], Mapping[str, Any], None] = None, *, device="cpu", copy: bool = False,
-              pin: bool = False, dequantize: Optional[str] = None) -> Dict[str, Any]:
-        """Tensors as torch tensors on a device: the state_dict of a model. Decoded by all threads with one call.
+    def torch(self, names: Union[Iterable[Any], Mapping[str, Any], None] = None, *, device="cpu", dtype=None,
+              out: Optional[Mapping[str, Any]] = None, slab: bool = False, copy: bool = False, pin: bool = False,
+              dequantize: Optional[str] = None, progress: Optional[Callable[[int, int], Any]] = None) -> Dict[str, Any]:
+        """Tensors as torch tensors on a device: the state_dict of a model. Decoded by all threads.
 
-        names: which; all without it. {name: index} gives parts, see numpy(). copy=False: on the CPU raw tensors lie in the file's pages, see Part.torch.
-        pin=True: through pinned memory, from which devices copy faster.
-        dequantize: as of open().
+        names: which; all, or those of `out`, without it. See numpy(). copy=False: on the CPU raw tensors lie in the file's pages, see
+            Part.torch. pin=True: what is on the CPU lies in pinned memory.
+        device: to others than the CPU it goes through three pinned buffers of 64 MiB, whatever the model has.
+        dtype: of what is f64, f32, f16 or bf16 in the file, as Tensor.to makes it. f8 is refused: see dequantize. Others stay.
+        out: tensors that are filled, by name, on any devices: model.state_dict(). Shapes have to agree.
+        slab: all lie in one allocation, which stays while one of them does.
+        dequantize: as of open(). progress: a function of the bytes that were read and of those of all; what it raises ends this.
         A tensor that is not dense is a dict of its parts by their roles.
         """
         if dequantize:
-            return self._numbers(dequantize).torch(names, device=device, copy=copy, pin=pin)
+            return self._numbers(dequantize).torch(names, device=device, dtype=dtype, out=out, slab=slab, copy=copy, pin=pin,
+                                                   progress=progress)
         import torch
+        if str(device) != "cpu" or slab or any(each is not None for each in (dtype, out, progress)):
+            return _ring.load(self, names, device, dtype, out, slab, progress)
 
         def types(dtype):
             kind = _types.torch_dtype(dtype)
@@ -460,25 +484,8 @@ class File(Mapping[str, Tensor]):
             return out, out.data_ptr()
 
         if isinstance(names, Mapping):
-            state = sliced(self, {name: (self[name], index) for name, index in names.items()}, Torch(), copy)
-        else:
-            state = self._many(names, copy or pin, types, mapped, made, {})
-        if str(device) == "cpu":
-            return state
-        moved: Dict[Any, Any] = {}  # tied tensors stay tied
-
-        def to_device(value):
-            if isinstance(value, dict):
-                return {role: to_device(part) for role, part in value.items()}
-            key = value.data_ptr(), value.dtype, value.shape, value.stride()
-            if not value.numel() or key not in moved:
-                moved[key] = value.to(device, non_blocking=pin)
-            return moved[key]
-
-        out = {name: to_device(value) for name, value in state.items()}
-        if pin and torch.device(device).type == "cuda":
-            torch.cuda.synchronize(device)
-        return out
+            return sliced(self, {name: (self[name], index) for name, index in names.items()}, Torch(), copy)
+        return self._many(names, copy or pin, types, mapped, made, {})
 
     def read(self, names: Optional[Iterable[str]] = None, *, out: Mapping[str, Any],
              threads: Optional[int] = None, dequantize: Optional[str] = None) -> None:
@@ -491,7 +498,7 @@ class File(Mapping[str, Tensor]):
         if dequantize:
             return self._numbers(dequantize).read(names, out=out, threads=threads)
         wanted = []
-        for name in out if names is None else names:
+        for name in self._matched(out if names is None else names):
             tensor = self[name]
             wanted.append(tensor._filled(out[name], 0))
             if wanted[-1][3] != tensor._bytes:

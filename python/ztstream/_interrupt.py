@@ -83,7 +83,7 @@ def interruptibly(work, cancel=None, *, leave=False, foreign=False):
 
 
 def begun(work):
-    """Work that goes on while the caller does: `ended`, wait(seconds), `error`. The interpreter waits for it before it ends. (What
+    """Work that goes on while the caller does: `ended`, wait(seconds). The interpreter waits for it before it ends. (What
     interrupts the start of a threading.Thread may leave a lock of that module held for good.)"""
     call = _Call(work, True)
     try:

@@ -4,7 +4,7 @@ import operator
 import sys
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
-from . import _c, _types
+from . import _c, _ring, _types
 from ._errors import ArgumentError, InputOutputError, MisuseError, UnsupportedError
 from ._slices import Numpy, Torch, sliced
 
@@ -215,7 +215,7 @@ class Part:
         self._check()
         if index is not Ellipsis:
             return sliced(self._file, {None: (self, index)}, Torch(), copy)[None].to(device)
-        return self._torch({}, copy).to(device)
+        return self._torch({}, copy) if str(device) == "cpu" else _ring.one(self, device)
 
     def _torch(self, places, copy):
         import torch

@@ -441,13 +441,24 @@ def write_file(tensors, path, attributes, options, any_name=True, background=Fal
     return None
 
 
+class _Failure:
+    """Why a file was not written, which somebody has to be told. (Pending has no __del__ itself: an interrupt in one would be lost.)"""
+
+    def __init__(self, path, error):
+        self.path, self.error, self.told = path, error, False
+
+    def __del__(self):
+        if not self.told:
+            warnings.warn(f"{self.path} was not written, and nobody waited for it: {self.error}", RuntimeWarning)
+
+
 class Pending:
     """A file that is written in the background: see save_file."""
 
     _last: Optional["Pending"] = None
 
     def __init__(self, path, entries, write):
-        self.path, self._told, self._pid, self._call = path, False, os.getpid(), None
+        self.path, self._pid, self._failure = path, os.getpid(), None
         if Pending._last is not None and Pending._last._pid == self._pid:
             Pending._last._joined(None)
         copies = collections.deque((name, data if data is None or data.own else data.copied(), first) for name, data, first in entries)
@@ -456,7 +467,13 @@ class Pending:
             while copies:
                 yield copies.popleft()
 
-        self._call = begun(lambda: write(taken()))
+        def work():
+            try:
+                write(taken())
+            except BaseException as error:
+                self._failure = _Failure(path, error.with_traceback(None))
+
+        self._call = begun(work)
         Pending._last = self
 
     def done(self) -> bool:
@@ -476,9 +493,9 @@ class Pending:
         self._joined(timeout)
         if not self.done():
             return False
-        self._told = True
-        if self._call.error is not None:
-            raise self._call.error.with_traceback(None)
+        if self._failure is not None:
+            self._failure.told = True
+            raise self._failure.error.with_traceback(None)
         return True
 
     def __enter__(self) -> "Pending":
@@ -487,15 +504,10 @@ class Pending:
     def __exit__(self, *_) -> None:
         self.wait()
 
-    def __del__(self):
-        error = getattr(getattr(self, "_call", None), "error", None)
-        if error is not None and not self._told:
-            warnings.warn(f"{self.path} was not written, and nobody waited for it: {error}", RuntimeWarning)
-
     def __repr__(self):
         if self._pid != os.getpid():
             return f"<Pending {str(self.path)!r} of another process>"
-        state = "being written" if not self.done() else "written" if self._call.error is None else "failed"
+        state = "being written" if not self.done() else "written" if self._failure is None else "failed"
         return f"<Pending {str(self.path)!r} {state}>"
 
 
