@@ -28,7 +28,7 @@ import ctypes, io, os, random, signal, sys, threading, time
 sys.path.insert(0, sys.argv[6])
 import ztstream
 from late_device import LateDevice
-from ztstream import _program, _ring, safetensors_compat as compat
+from ztstream import _interrupt, _program, _ring, safetensors_compat as compat
 _ring.SIZE = 1 << 20
 os.chdir(sys.argv[1])
 random.seed(int(sys.argv[3]))
@@ -129,7 +129,7 @@ for i in range(int(sys.argv[4])):
     signal.setitimer(signal.ITIMER_REAL, 0)
     if times > 1 or work is background:
         end = time.monotonic() + 5  # what goes on, or is interrupted again while it ends, ends by itself
-        while set(os.listdir(".")) - {"in.zt", "out.zt"} and time.monotonic() < end:
+        while (_interrupt._running or set(os.listdir(".")) - {"in.zt", "out.zt"}) and time.monotonic() < end:
             time.sleep(0.01)
     left.update(os.listdir("."))
 time.sleep(0.05)
