@@ -1,6 +1,6 @@
 """make_release.py [--host FOLDER] BUILD_FOLDER OUT_FOLDER: the part of scripts/release.sh that needs more than a shell.
 
-Writes ztstream-VERSION-linux-MACHINE.tar.gz, the program with all libraries that it loads beside it, man page, completions and
+Writes ztstream-VERSION-linux-MACHINE.tar.gz, the program with the libraries beside it that not every system has, man page, completions and
 licences, to be unpacked into any prefix; and ztstream-VERSION-linux-MACHINE.spdx.json, which lists what program and library are
 linked with. --host is make_wheel.py's.
 SOURCE_DATE_EPOCH is the time of all that is in them: the same build gives the same bytes.
@@ -22,8 +22,6 @@ from make_wheel import ROOT
 
 EPOCH = int(os.environ["SOURCE_DATE_EPOCH"])
 VERSION = re.search(r"project\(ztstream VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
-# What a system has that can start a program at all; libstdc++ need not be there.
-LIBC = re.compile(r"(libc|libm|libdl|librt|libpthread)\.so\.\d+$|ld(-linux|64\.)|linux-vdso")
 # Where `cmake --install` puts them below a prefix (cmake/Install.cmake).
 SHARED = {"docs/man/ztstream.1": "share/man/man1/ztstream.1", "completions/ztstream.bash": "share/bash-completion/completions/ztstream",
           "completions/_ztstream": "share/zsh/vendor-completions/_ztstream",
@@ -33,7 +31,7 @@ SHARED = {"docs/man/ztstream.1": "share/man/man1/ztstream.1", "completions/ztstr
 def program_files(build, folder):
     """{name: (bytes, whether it can be run)} below the prefix."""
     program = build / "bin/ztstream"
-    libraries = make_wheel.needed(program, LIBC)
+    libraries = make_wheel.needed(program)
     files = {"lib/ztstream/ztstream": (make_wheel.looks_beside_itself(make_wheel.stripped(program, folder)), True)}
     for name, path in libraries.items():
         files["lib/ztstream/" + name] = make_wheel.stripped(path, folder), True

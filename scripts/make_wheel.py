@@ -17,7 +17,7 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# What every system has (PEP 600).
+# What every system has (PEP 600). libstdc++ and libgcc_s of the one that builds would need its glibc.
 SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so\.\d+$|ld(-linux|64\.)|linux-vdso")
 MACHINES = {22: "s390x", 62: "x86_64", 183: "aarch64"}  # by e_machine of ELF
 # The root that the build was made with, and the options by which dpkg-query knows its packages.
@@ -46,7 +46,7 @@ def machine(binary):
     return MACHINES[int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")]
 
 
-def needed(binary, system=SYSTEM):
+def needed(binary):
     """{name: path} of all libraries that a binary loads and not every system has. Nothing is run: it may be of another host."""
     places = [HOST / place for place in (f"usr/lib/{machine(binary)}-linux-gnu", f"lib/{machine(binary)}-linux-gnu", "usr/lib64", "usr/lib")]
     found, look_into = {}, [binary]
@@ -54,7 +54,7 @@ def needed(binary, system=SYSTEM):
         said = output("readelf", "-d", look_into.pop())
         own = [HOST / place[1:] for path in re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", said) for place in path.split(":") if place[:1] == "/"]
         for name in set(re.findall(r"\(NEEDED\).*\[(.*)\]", said)) - found.keys():
-            if system.search(name):
+            if SYSTEM.search(name):
                 continue
             path = next((place / name for place in (*own, *places) if (place / name).exists()), None)
             if not path:

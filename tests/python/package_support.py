@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -25,9 +26,9 @@ if not INSTALLED:
     os.environ.setdefault("ZTSTREAM_LIBRARY", str(ROOT / "build/release/capi/libztstream.so.0"))
     os.environ.setdefault("ZTSTREAM_PROGRAM", str(ROOT / "build/release/bin/ztstream"))
 SLOW = bool(os.environ.get("ZT_SLOW"))  # under valgrind: fewer turns, and no clocks
-# What a system has that can start a program at all: x86-64, aarch64 and s390x have loaders of their own.
-LIBC = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
-        "ld64.so.1"}
+# What every system has; x86-64, aarch64 and s390x have loaders of their own.
+SYSTEM = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
+          "ld64.so.1", "libstdc++.so.6", "libgcc_s.so.1"}
 DATA = pathlib.Path(os.environ.get("ZT_TEST_DATA") or HERE.parent / "data")
 
 import numpy
@@ -35,6 +36,14 @@ import numpy
 import zt2read
 import ztread
 import ztstream
+
+
+def newest_symbols(binaries):
+    """{library: version} of the newest symbols that these take from glibc and from libstdc++."""
+    said = "".join(subprocess.run(["readelf", "--wide", "--dyn-syms", path], check=True, capture_output=True, text=True).stdout
+                   for path in binaries)
+    return {name: max(tuple(map(int, version.split("."))) for version in re.findall(rf" UND .*@{name}_([0-9.]+)", said))
+            for name in ("GLIBC", "GLIBCXX")}
 
 
 class Case(unittest.TestCase):

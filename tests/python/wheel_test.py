@@ -12,11 +12,9 @@ import sys
 import unittest
 import zipfile
 
-from package_support import DATA, LIBC, ROOT, Case
+from package_support import DATA, ROOT, SYSTEM, Case, newest_symbols
 
 BUILD = pathlib.Path(os.environ.get("ZT_BUILD") or ROOT / "build/release")
-# What every system has.
-SYSTEM = LIBC | {"libstdc++.so.6", "libgcc_s.so.1"}
 
 
 class Import(Case):
@@ -102,10 +100,7 @@ class Wheel(Case):
 
     def check_symbols(self, folder):
         """The tag names the oldest glibc that has every symbol of all binaries, and where they run."""
-        said = "".join(subprocess.run(["readelf", "--wide", "--dyn-syms", path], check=True, capture_output=True, text=True).stdout
-                       for path in folder.iterdir())
-        newest = {name: max(tuple(map(int, version.split("."))) for version in re.findall(rf"@{name}_([0-9.]+)", said))
-                  for name in ("GLIBC", "GLIBCXX")}
+        newest = newest_symbols(folder.iterdir())
         major, minor = newest["GLIBC"][:2]
         self.assertTrue(self.wheel.name.endswith(f"-manylinux_{major}_{minor}_{platform.machine()}.whl"), (self.wheel.name, newest))
 
