@@ -185,10 +185,12 @@ StatusOr<std::vector<NamedLayout>> LayOutFolder(const TensorSource& source,
     }
   }
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, FileNames(tensors));
+  const auto original = WithOriginalShapes(source);
+  const TensorSource& shaped = original != nullptr ? *original : source;
   std::vector<NamedLayout> outputs;
   for (std::size_t i = 0; i < selected.size(); ++i) {
     const bool sparse = IsSparse(source.objects()[selected[i]].format);
-    auto layout = sparse ? PlanNpz(source, std::vector{selected[i]}) : PlanNpy(source, selected[i]);
+    auto layout = sparse ? PlanNpz(shaped, std::vector{selected[i]}) : PlanNpy(shaped, selected[i]);
     if (!layout.ok()) return layout.status();
     layout->warnings.clear();
     outputs.push_back({names[i] + (sparse ? ".npz" : ".npy"), *std::move(layout)});

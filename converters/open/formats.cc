@@ -61,8 +61,8 @@ class Declarations final : public TensorSource {
   }
 };
 
-// A source with the shapes that ComfyUI's tools note in a GGUF for tensors which they reshaped to fit
-// it ("comfy.gguf.orig_shape.NAME"); null if there are none.
+}  // namespace
+
 std::unique_ptr<TensorSource> WithOriginalShapes(const TensorSource& source) {
   constexpr std::string_view kShape = "comfy.gguf.orig_shape.";
   const Value* const record = FindMember(source.attributes(), "gguf");
@@ -88,8 +88,6 @@ std::unique_ptr<TensorSource> WithOriginalShapes(const TensorSource& source) {
   if (shapes.empty()) return nullptr;
   return std::make_unique<Declarations>(source, shapes);
 }
-
-}  // namespace
 
 std::vector<std::string> NumpyLosses(const TensorSource& source,
                                      const std::vector<std::uint32_t>& selected) {

@@ -74,6 +74,10 @@ bool IsTorchName(std::string_view file);
 inline constexpr std::string_view kNoTorch =
     "PyTorch files are not written; write .safetensors, which torch users load";
 
+// A source with the shapes that ComfyUI's tools note in a GGUF for tensors which they reshaped to fit
+// it ("comfy.gguf.orig_shape.NAME"); null if there are none.
+std::unique_ptr<TensorSource> WithOriginalShapes(const TensorSource& source);
+
 // Lays out a safetensors file of these objects. The attributes of the source become its metadata.
 StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
                                          const std::vector<std::uint32_t>& selected);

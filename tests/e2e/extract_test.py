@@ -490,6 +490,8 @@ class Gguf(support.EndToEnd):
             self.succeed("extract", "-f", given, "-o", "m.npz")
             with numpy.load(self.path("m.npz")) as arrays:
                 self.assertEqual({name: arrays[name].shape for name in arrays}, want)
+            self.succeed("extract", "-f", given, "-o", "arrays/")
+            self.assertEqual({name: numpy.load(self.path(f"arrays/{name}.npy")).shape for name in want}, want)
             self.succeed("extract", "-f", given, "-o", "m.safetensors")
             listed = self.json("inspect", "--json", "m.safetensors")["objects"]
             self.assertEqual({each["name"]: tuple(each["shape"]) for each in listed}, want)
