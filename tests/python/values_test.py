@@ -233,7 +233,7 @@ class Readers(Case):
 
     def test_safetensors(self):
         seen = 0
-        for path in sorted(DATA.rglob("*.safetensors")):
+        for path in sorted(path for path in DATA.rglob("*.safetensors") if "ranks" not in path.parts):
             try:
                 wanted = self.safetensors.torch.load_file(path)
             except Exception:  # types that this version does not know
