@@ -1,15 +1,17 @@
 """python.py: the Python package beside safetensors, in one sitting: opening, listing, one tensor, a slice, all to torch, saving.
 
   bench/python.py [--gib N] [--small N] [--folder DIR] [--runs N] [--json OUT]
+  bench/python.py --device cuda:0 [--gib N] [--folder DIR] [--runs N] [--json OUT]
 
 Needs torch, safetensors and ztstream. Prints a table of medians, warm and, as far as the kernel drops pages when it is told to,
-cold. Runs of all contenders alternate.
+cold. Runs of all contenders alternate. With --device it is loading onto that alone: the first time in a process, and again.
 """
 import argparse
 import gc
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
@@ -170,6 +172,62 @@ def save(folder, state, runs):
     return {contender: [statistics.median(column) for column in zip(*each)] for contender, each in out.items()}
 
 
+LOAD = """
+import gc, sys, time, torch
+sys.path[:0] = %r
+import ztstream, safetensors.torch
+path, name, device = sys.argv[1:]
+wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+def load():
+    if name == "safetensors":
+        return safetensors.torch.load_file(path, device)
+    with ztstream.open(path) as file:
+        return file.torch(device=device, progress=lambda *_: None)
+def resident(what):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(what))
+torch.zeros(1, device=device), wait()
+before, times = resident("VmRSS"), []
+for _ in range(2):
+    state = None
+    gc.collect()
+    begin = time.perf_counter()
+    state = load()
+    wait()
+    times.append(time.perf_counter() - begin)
+total = sum(int(tensor.view(torch.int16).sum(dtype=torch.int64)) for tensor in state.values())
+print(*times, resident("VmHWM") - before, total)
+"""
+
+
+def load(folder, device, gib, runs):
+    """Seconds of the first load of a process and of the next, and KiB of its memory, of a program of its own for each."""
+    state = weights(gib, 195)
+    files = {"safetensors": folder / "a.safetensors", "ztstream raw": folder / "raw.zt", "ztstream planes": folder / "planes.zt"}
+    save_safetensors(state, files["safetensors"])
+    ztstream.save_file(state, files["ztstream raw"])
+    ztstream.save_file(state, files["ztstream planes"], compress="planes")
+    size = sum(tensor.nbytes for tensor in state.values())
+    del state
+    for path in files.values():
+        warm(path)
+    out, sums = {contender: [] for contender in files}, set()
+    for _ in range(runs):
+        for contender, path in files.items():
+            done = subprocess.run([sys.executable, "-c", LOAD % sys.path, path, contender, device], check=True, capture_output=True, text=True)
+            *measured, total = done.stdout.split()
+            out[contender].append(tuple(map(float, measured)))
+            sums.add(total)
+    if len(sums) != 1:
+        sys.exit(f"the contenders have loaded different numbers: {sums}")
+    cuda = device.startswith("cuda")
+    print(f"{time.strftime('%Y-%m-%d')}, {platform.node()}, {len(os.sched_getaffinity(0))} threads, "
+          f"{torch.cuda.get_device_name(device) if cuda else device}, torch {torch.__version__}: {size / 1e9:.2f} GB of bf16, 195 tensors")
+    medians = {contender: [statistics.median(column) for column in zip(*each)] for contender, each in out.items()}
+    for contender, (first, again, memory) in medians.items():
+        print(f"{contender:16}{first:8.3f} s first {again:8.3f} s again {size / again / 1e9:8.1f} GB/s {memory / 1024:8.0f} MiB")
+    return medians
+
+
 def table(title, rows):
     print(f"\n{title}")
     contenders = list(next(iter(rows.values())))
@@ -185,9 +243,15 @@ def main():
     parser.add_argument("--folder")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json")
+    parser.add_argument("--device")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as made:
         folder, results = pathlib.Path(made), {}
+        if args.device:
+            results["load"] = load(folder, args.device, args.gib, args.runs)
+            if args.json:
+                pathlib.Path(args.json).write_text(json.dumps(results, indent=1) + "\n")
+            return
         state = weights(args.gib)
         files = {"safetensors": str(folder / "a.safetensors"), "ztstream raw": str(folder / "raw.zt"),
                  "ztstream planes": str(folder / "planes.zt")}

@@ -39,8 +39,9 @@ def _cut(wanted, size):
 def fill(file, wanted, device, progress=None):
     """Reads [(part, bytes of an element, target)] in the order of the file, and has the device put them into their targets.
 
-    device: buffer(bytes) is (memory, its address); put(memory, place, bytes, target, first byte) begins to copy; mark() is what
-        wait(mark) takes, which returns when all that began before it has ended; finish() is called however this ends.
+    device: buffer(bytes) is (memory, its address); direct(target, first byte) an address where no buffer is needed, or None;
+        put(memory, place, bytes, target, first byte) begins to copy; mark() is what wait(mark) takes, which returns when all that
+        began before it has ended; finish() is called however this ends.
     progress: a function of the bytes that were read and of those of all; what it raises ends this.
     """
     wanted = sorted((each for each in wanted if each[0]._bytes), key=lambda each: (each[0]._path, each[0]._offset))
@@ -55,10 +56,12 @@ def fill(file, wanted, device, progress=None):
             (memory, address), mark = turn
             if mark is not None:
                 device.wait(mark)
-            file._read([(part._object, part._number, begin, count, address + at, memory)
-                        for part, _, begin, count, at in pieces], None)
-            for _, target, begin, count, at in pieces:
-                device.put(memory, at, count, target, begin)
+            direct = [device.direct(target, begin) for _, target, begin, _, _ in pieces]
+            file._read([(part._object, part._number, begin, count, there or address + at, (memory, target))
+                        for there, (part, target, begin, count, at) in zip(direct, pieces)], None)
+            for there, (_, target, begin, count, at) in zip(direct, pieces):
+                if there is None:
+                    device.put(memory, at, count, target, begin)
             turn[1] = device.mark()
             done += sum(piece[3] for piece in pieces)
             if progress is not None:
@@ -77,6 +80,11 @@ class _Devices:
     def buffer(self, size):
         memory = self._torch.empty(size, dtype=self._torch.uint8, device="cpu", pin_memory=bool(self._cuda))
         return memory, memory.data_ptr()
+
+    def direct(self, target, begin):
+        """Memory of the CPU that has the type of the file."""
+        flat, _ = target
+        return flat.data_ptr() + begin if flat.device.type == "cpu" and flat.dtype == self._torch.uint8 else None
 
     def put(self, memory, at, count, target, begin):
         """On the stream on which a caller uses the tensors, so that what it does with them, and their end, comes later."""

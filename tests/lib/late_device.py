@@ -15,6 +15,9 @@ class LateDevice:
         memory = (ctypes.c_ubyte * size)()
         return memory, ctypes.addressof(memory)
 
+    def direct(self, target, begin):
+        """All goes through buffers."""
+
     def put(self, memory, at, count, target, begin):
         """Copies later."""
         if not 0 < count <= len(memory) - at:
