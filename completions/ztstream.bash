@@ -37,7 +37,7 @@ _ztstream() {
     *:--spec) values='2.0 1.2 1.1 0.1' ;;
     convert:--digest) values='none crc32c sha256 xxh3' ;;
     id:--digest) values='sha256 xxh3' ;;
-    convert:--to) values='safetensors' ;;
+    convert:--to) values='safetensors disk-delta disk-delta-overwrite' ;;
     extract:--to) values='safetensors npy npz gguf' ;;
     *:--sort) values='name size offset' ;;
     *:--dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;

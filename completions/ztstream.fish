@@ -27,7 +27,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert' -l digest -x -a 'n
 complete -c ztstream -n '__fish_seen_subcommand_from id' -l digest -x -a 'sha256 xxh3' -d 'sha256 or xxh3'
 complete -c ztstream -n '__fish_seen_subcommand_from convert' -s n -l dry-run -d 'Print the plan and write nothing'
 complete -c ztstream -n '__fish_seen_subcommand_from join' -l missing -d 'Print the numbers of missing shards'
-complete -c ztstream -n '__fish_seen_subcommand_from convert' -l to -x -a 'safetensors' -d 'safetensors: write the folder OUT/ instead of a .zt file'
+complete -c ztstream -n '__fish_seen_subcommand_from convert' -l to -x -a 'safetensors disk-delta disk-delta-overwrite' -d 'Write a folder: safetensors, disk-delta[-overwrite]'
 complete -c ztstream -n '__fish_seen_subcommand_from extract' -l to -x -a 'safetensors npy npz gguf' -d 'safetensors, npy, npz or gguf; else by OUT'\''s suffix'
 complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l html -r -d 'Write a page for a browser, in one file, or - for standard output'
 complete -c ztstream -n '__fish_seen_subcommand_from convert join inspect extract' -s f -l force -d 'Replace an existing output'

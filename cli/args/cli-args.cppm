@@ -19,6 +19,9 @@ struct Common {
   std::shared_ptr<Store> store = LocalStore();
 };
 
+// What the values of --to begin with that write what differs from --base, as others do.
+inline constexpr std::string_view kToDiskDelta = "disk-delta";
+
 // The value of --zstd.
 struct ZstdChoice {
   int level = 1;

@@ -491,18 +491,24 @@ Status Convert(const Args& args) {
   return Write(args, *source, plan, std::move(options), delta.get(), warnings);
 }
 
-// What cannot be said of a folder of safetensors.
+// What cannot be said of a folder of safetensors, or of what differs.
 Status CheckFolderOptions(const Args& args) {
+  const bool differs = args.to.starts_with(kToDiskDelta);
   if (!args.output.ends_with('/') && !TheStore().IsFolder(args.output)) {
-    return InvalidArgument("--to safetensors writes a folder: end its name with / (" + args.output +
-                           "/); 'ztstream extract' writes one file");
+    return InvalidArgument("--to " + args.to + " writes a folder: end its name with / (" +
+                           args.output + "/)" +
+                           (differs ? "" : "; 'ztstream extract' writes one file"));
   }
   const std::pair<bool, std::string_view> wrong[] = {
-      {args.zstd.has_value(), "--zstd"}, {args.raw, "--raw"},
-      {args.canonical, "--canonical"},   {args.quant == "group", "--quant group"},
-      {args.shards != 0, "--shards"},    {!args.shard.empty(), "--shard"},
-      {args.dry_run, "--dry-run"},       {args.alignment != 0, "--align"},
-      {!args.digest.empty(), "--digest"}};
+      {args.zstd.has_value(), "--zstd"},
+      {args.raw, "--raw"},
+      {args.canonical, "--canonical"},
+      {args.quant == "group", "--quant group"},
+      {args.shards != 0, "--shards"},
+      {!args.shard.empty(), "--shard"},
+      {args.dry_run, "--dry-run"},
+      {args.alignment != 0, "--align"},
+      {!args.digest.empty() && !differs, "--digest"}};
   for (const auto& [given, option] : wrong) {
     if (given)
       return InvalidArgument(std::string(option) + " is of .zt files; leave out it or --to");

@@ -28,6 +28,8 @@ class ExtractRun {
   void Expect(const FileLayout& layout);
   // The bytes that will be written.
   std::uint64_t bytes() const { return bytes_; }
+  // Counts bytes that were read, by any thread.
+  void Passed(std::uint64_t bytes) { bar_.Add(bytes, read_, 0, 0); }
 
   // Write the output by `write`, and publish it.
   Status WriteFile(const std::function<Status(Sink&)>& write);
@@ -57,6 +59,10 @@ class ExtractRun {
 // the end. Prints the result. `changed` is the source if rules changed it, else null.
 Status RestoreFolder(const Args& args, TensorSource& source,
                      const std::vector<std::uint32_t>& selected, const ChangedSource* changed);
+
+// Writes what differs from --base as a folder of --to disk-delta, and prints the result. `changed` as
+// above.
+Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSource* changed);
 
 // Writes one file of the model to the output, and prints the result.
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file);

@@ -27,6 +27,7 @@ struct Target {
   const Format* format = nullptr;
   bool folder = false;
   bool checkpoint = false;  // a folder of safetensors, with the model's files
+  bool disk_delta = false;  // a folder of what differs from --base
 };
 
 StatusOr<Target> TargetOf(const Args& args) {
@@ -36,6 +37,7 @@ StatusOr<Target> TargetOf(const Args& args) {
       return InvalidArgument(output + " is a folder; name one file to write there");
     if (args.to.empty() || args.to == "npy") return Target{FindFormat("npy"), true};
     if (args.to == "safetensors") return Target{FindFormat("safetensors"), true, true};
+    if (args.to.starts_with(kToDiskDelta)) return Target{nullptr, true, true, true};
     return InvalidArgument(output +
                            " is a folder, which takes .npy files, or a checkpoint with "
                            "--to safetensors; name a file for " +
@@ -306,6 +308,7 @@ Status Extract(const Args& args) {
     changed = made.get();
     source = std::move(made);
   }
+  if (target.disk_delta) return WriteDiskFolder(args, *source, changed);
   ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> selected, Select(*source, args));
   if (target.checkpoint) return RestoreFolder(args, *source, selected, changed);
   NoteFiles(args, *source);

@@ -289,6 +289,17 @@ class Verification {
   Status Results() {
     ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({args_.file()}, args_.source_options()));
     if (args_.used_bases->empty()) return InvalidArgument("it is no delta, and needs no --base");
+    if (TheStore().IsFolder(args_.file())) {  // of another form, whose tensors have checksums
+      SourceOptions options = args_.source_options();
+      options.deltas_as_stored = true;
+      ZT_ASSIGN_OR_RETURN(const auto stored, OpenInputs({args_.file()}, options));
+      const auto tensors = [](const TensorSource& of) {
+        return of.objects().size() - CountFiles(of.objects());
+      };
+      found.totals.digests = tensors(*stored);
+      found.totals.objects = found.totals.components = tensors(*source);
+      for (const Object& object : source->objects()) found.totals.stored_bytes += Bytes(object);
+    }
     PlanOptions plan_options;
     plan_options.attributes = false;
     plan_options.storage.digest = DigestKind::kNone;
@@ -485,8 +496,9 @@ int RunOnCache(const Args& args, const CacheFiles& files) {
 
 int RunOn(const Args& args) {
   Verification verification(args);
-  Status status =
-      IsIndexPath(args.file()) ? verification.Index(args.file()) : verification.File(args.file());
+  Status status = TheStore().IsFolder(args.file()) ? OkStatus()
+                  : IsIndexPath(args.file())       ? verification.Index(args.file())
+                                                   : verification.File(args.file());
   if (status.ok() && verification.found.problems.empty() && !args.base.empty())
     status = verification.Results();
   const double seconds = verification.End();
@@ -520,6 +532,7 @@ int RunVerify(const Args& args) {
   }
   if (const Status wrong = CheckAgainst(args); !wrong.ok()) return Fail(args, wrong);
   StatusOr<std::string> file = WithFile(FileOf(args), args.file());
+  if (!file.ok() && !args.base.empty() && TheStore().IsFolder(args.file())) file = args.file();
   if (!file.ok() && args.against.empty() && !IsUrl(args.file()) &&
       TheStore().IsFolder(args.file())) {
     const auto cache = FilesOfCache(args.file());

@@ -8,7 +8,9 @@ module zt.open;
 import zt.std;
 import :deltas;
 import :options;
+import zt.convert.composite;
 import zt.convert.delta;
+import zt.convert.diskdelta;
 import zt.core;
 import zt.format;
 import zt.source;
@@ -18,6 +20,8 @@ namespace zt::open::internal {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kDigits = "0123456789";
 
 // One spelling for each file.
 std::string Canonical(const std::string& path) {
@@ -43,8 +47,11 @@ class Chain {
 
   StatusOr<std::unique_ptr<TensorSource>> Resolve(std::unique_ptr<TensorSource> source,
                                                   const std::string& path) {
-    if (source->format() != "zt") return source;
-    ZT_ASSIGN_OR_RETURN(const auto origin, WithFile(FindDelta(source->attributes()), path));
+    ZT_ASSIGN_OR_RETURN(const auto disk, WithFile(FindVersions(*source), path));
+    if (!disk && source->format() != "zt") return source;
+    ZT_ASSIGN_OR_RETURN(const auto origin, disk ? StatusOr<std::optional<DeltaOrigin>>(
+                                                      DeltaOrigin{"", BaseOf(*disk, path), ""})
+                                                : WithFile(FindDelta(source->attributes()), path));
     if (!origin) {
       for (const Object& object : source->objects()) {
         if (object.format != kDeltaFormat) continue;
@@ -68,26 +75,82 @@ class Chain {
                                       "file"),
                       path);
     seen_.push_back(here);
-    ZT_ASSIGN_OR_RETURN(const std::string base, WithFile(Find(*origin, path), path));
+    ZT_ASSIGN_OR_RETURN(const std::string base,
+                        WithFile(Find(*origin, path, disk ? source.get() : nullptr), path));
     std::erase(unused_, base);
     if (options_.used_bases != nullptr) options_.used_bases->push_back(base);
-    ZT_ASSIGN_OR_RETURN(auto opened, OpenBase(base));
+    // All of the base of a folder is used, by its own digests.
+    ZT_ASSIGN_OR_RETURN(auto opened, OpenBase(base, !disk));
+    ZT_ASSIGN_OR_RETURN(const auto below, FindVersions(*opened));
     ZT_ASSIGN_OR_RETURN(opened, Resolve(std::move(opened), base));
+    if (disk) {
+      const std::string known = below ? below->version : KnownVersion(base, origin->base_name);
+      return WithFile(OpenDiskDelta(std::move(source), std::move(opened), base, known), path);
+    }
     return WithFile(
         OpenDelta(std::move(source), *origin, std::move(opened), base, !options_.as_stored), path);
   }
 
  private:
-  StatusOr<std::unique_ptr<TensorSource>> OpenBase(const std::string& path) const {
+  // Of a "disk delta".
+  static StatusOr<std::optional<DiskVersions>> FindVersions(const TensorSource& source) {
+    if (source.format() == "zt") return std::nullopt;
+    return FindDiskDelta(source.attributes());
+  }
+
+  // The name that the base of a "disk delta" has beside it: that of the delta, with its version.
+  static std::string BaseOf(const DiskVersions& versions, const std::string& path) {
+    std::string name = BaseName(path);
+    if (name.ends_with(".json")) name = BaseName(path.substr(0, path.size() - name.size()));
+    const auto below = VersionNumber(versions.base), own = VersionNumber(name);
+    if (!below || !own || own != VersionNumber(versions.version)) return versions.base;
+    std::string number = std::to_string(*below);
+    const std::size_t stem = name.find_last_not_of(kDigits) + 1;
+    number.insert(0, name.size() - stem - std::min(name.size() - stem, number.size()), '0');
+    return name.substr(0, stem) + number;
+  }
+
+  // The version of a base, by what sglang keeps in a folder that it changes, or by a name as
+  // `wanted`; empty if neither tells.
+  std::string KnownVersion(const std::string& base, const std::string& wanted) const {
+    constexpr std::uint64_t kMostState = 4096;
+    const fs::path state = fs::path(base) / ".weight_sync" / "state.json";
+    if (!IsUrl(base) && options_.store->IsFile(state.string())) {
+      const auto bytes = options_.store->Open(state.string());
+      const auto text = bytes.ok() ? ReadAll(**bytes, kMostState) : bytes.status();
+      const auto json = text.ok() ? ParseJsonObject(*text) : text.status();
+      const Value* const version = json.ok() ? FindMember(*json, "version") : nullptr;
+      if (version != nullptr && version->AsString() != nullptr) return *version->AsString();
+    }
+    const std::string name = BaseName(base);
+    const std::size_t stem = wanted.find_last_not_of(kDigits) + 1;
+    const bool alike = stem > 0 && name.starts_with(wanted.substr(0, stem)) && name.size() > stem &&
+                       name.find_first_not_of(kDigits, stem) == name.npos;
+    return alike ? name.substr(stem) : "";
+  }
+
+  StatusOr<std::unique_ptr<TensorSource>> OpenBase(const std::string& path,
+                                                   bool as_stored = true) const {
     SourceOptions options = options_;
-    options.as_stored = true;
+    options.as_stored = as_stored;
     options.format.clear();
     options.left_out = nullptr;
     return WithFile(open_(path, options), path);
   }
 
-  // By name or id among those that are given; else beside the delta; else any that is given.
-  StatusOr<std::string> Find(const DeltaOrigin& origin, const std::string& path) const {
+  // The first of those that are given whose tensors fit a "disk delta"; empty if none does.
+  std::string FindFitting(TensorSource& disk) const {
+    for (const std::string& base : unused_) {
+      const auto opened = OpenBase(base, false);
+      if (opened.ok() && (*opened)->format() != "zt" && IsDiskBase(disk, **opened)) return base;
+    }
+    return "";
+  }
+
+  // By name or id among those that are given; else beside the delta; else any that is given. `disk`
+  // is the delta, if it is one of folders, which do not say their base's id.
+  StatusOr<std::string> Find(const DeltaOrigin& origin, const std::string& path,
+                             TensorSource* disk) const {
     std::vector<std::string> named;
     for (const std::string& base : unused_) {
       if (BaseName(base) == origin.base_name) named.push_back(base);
@@ -107,13 +170,19 @@ class Chain {
     if (plain && !path.empty()) {
       const std::string beside = Beside(path, origin.base_name);
       const bool is_above = std::ranges::find(seen_, Canonical(beside)) != seen_.end();
-      if (options_.store->Exists(beside) && (unused_.empty() || !is_above)) return beside;
+      if (options_.store->Exists(beside) && (unused_.empty() || !is_above)) {
+        const std::string fits = disk == nullptr ? "" : FindFitting(*disk);
+        return fits.empty() ? beside : fits;
+      }
       looked.push_back(beside);
     }
     if (!unused_.empty()) return unused_.front();
+    const auto described = [&](const std::string& name, const std::string& id) {
+      return disk == nullptr ? Described(name, id) : Quote(name);
+    };
     return InvalidArgument(
-        "it is " + (path.empty() ? "a delta" : Described(BaseName(path), origin.id)) +
-        ", a delta of " + Described(origin.base_name, origin.base_id) +
+        "it is " + (path.empty() ? "a delta" : described(BaseName(path), origin.id)) +
+        ", a delta of " + described(origin.base_name, origin.base_id) +
         ", which is its base and was not found" +
         (looked.empty() ? "" : ": there is no " + Joined(looked, "and")) + "; name the base");
   }

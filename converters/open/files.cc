@@ -469,7 +469,9 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
                           : refused   ? options.no_files
                                       : "there are several inputs";
   const auto advice = choice.none || refused ? std::nullopt : std::optional<Advice>(Advice::kFiles);
-  if (path != "-" && source->format() != "zt" && options.store->IsFolder(path)) {
+  // A delta has the files of its base.
+  const bool own = source->format() != "zt" && source->format() != kDiskDelta;
+  if (path != "-" && own && options.store->IsFolder(path)) {
     if (!none) {
       ZT_ASSIGN_OR_RETURN(source,
                           AddFolderFiles(std::move(source), path, single_input, choice, options));

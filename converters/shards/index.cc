@@ -52,6 +52,23 @@ Status ParseOwnMetadata(const dom::element& metadata, ShardIndex& index) {
   return OkStatus();
 }
 
+// What the metadata of a "disk delta" say (zt.convert.diskdelta); empty for other indexes.
+Value::Map DiskDeltaOf(const dom::element& metadata) {
+  Value::Map texts;
+  dom::object members;
+  if (metadata.get_object().get(members) != simdjson::SUCCESS ||
+      members["delta_encoding"].error() != simdjson::SUCCESS)
+    return texts;
+  for (const std::string_view known :
+       {"delta_encoding", "compression_format", "checksum_format", "version", "base_version"}) {
+    std::string_view text;
+    if (members[known].get_string().get(text) == simdjson::SUCCESS)
+      texts.emplace_back(std::string(known), Value(text));
+  }
+  if (texts.empty()) texts.emplace_back("delta_encoding", Value());
+  return texts;
+}
+
 }  // namespace
 
 StatusOr<ShardIndex> ParseShardIndex(std::string text) {
@@ -69,7 +86,10 @@ StatusOr<ShardIndex> ParseShardIndex(std::string text) {
   bool found = false;
   ShardIndex index;
   for (const auto& [key, value] : members) {
-    if (key == "metadata") ZT_RETURN_IF_ERROR(ParseOwnMetadata(value, index));
+    if (key == "metadata") {
+      ZT_RETURN_IF_ERROR(ParseOwnMetadata(value, index));
+      index.disk_delta = DiskDeltaOf(value);
+    }
     if (key != "weight_map") continue;
     if (found) return InvalidData("weight_map occurs twice");
     found = true;

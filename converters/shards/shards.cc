@@ -403,6 +403,18 @@ std::vector<std::string> TakeVariants(const fs::path& folder, const ShardFormat&
   return variants;
 }
 
+// What the index of a "disk delta" says, as a source without tensors.
+class IndexOfDelta final : public TensorSource {
+ public:
+  explicit IndexOfDelta(Value::Map texts) {
+    attributes_.emplace_back(std::string(kDiskDelta), std::move(texts));
+  }
+  std::string_view format() const override { return "safetensors"; }
+  Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override {
+    return Unsupported("an index has no tensors");
+  }
+};
+
 // Opens the shards of an index, sorted by name. Every (tensor, shard) pair of the index must exist,
 // and the shards must have no others.
 StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(
@@ -453,6 +465,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(
       return WithTensor(InvalidData("it is not in " + shard + ", where " + index + " puts it"),
                         tensor);
     }
+  }
+  if (!contents->disk_delta.empty()) {  // which may change nothing
+    sources.insert(sources.begin(), std::make_unique<IndexOfDelta>(contents->disk_delta));
+    names.insert(names.begin(), index);
   }
   if (sources.empty()) return InvalidData(index + " names no tensor");
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> merged,

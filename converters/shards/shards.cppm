@@ -17,7 +17,11 @@ struct ShardIndex {
   // Written by `ztstream join`, under metadata.ztstream; empty in indexes of other programs.
   std::string plan;  // the digest of the plan that all shards share
   std::map<std::string, File> files;
+  // The texts of its metadata, if they say that the shards are what differs from another model.
+  Value::Map disk_delta;
 };
+// The root attribute that has ShardIndex::disk_delta.
+inline constexpr std::string_view kDiskDelta = "disk-delta";
 // Parses an index. kDataLoss if a shard is no plain file name: an index must not refer to files
 // outside its folder.
 extern "C++" StatusOr<ShardIndex> ParseShardIndex(std::string text);

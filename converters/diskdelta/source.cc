@@ -1,0 +1,515 @@
+// zt.convert.diskdelta — a folder of the form and its base as one source.
+module;
+
+#include <libdeflate.h>
+#include <xxhash.h>
+
+#include "core/little_endian.h"
+#include "core/name_table.h"
+#include "core/status_macros.h"
+
+module zt.convert.diskdelta;
+
+import zt.std;
+import zt.compress;
+import zt.convert.shards;
+import zt.core;
+import zt.source;
+
+namespace zt {
+namespace diskdelta::internal {
+
+Checksum::Checksum(bool xxh3) {
+  if (!xxh3) return;
+  XXH3_state_t* const state = XXH3_createState();
+  if (state == nullptr) throw std::bad_alloc();
+  XXH3_128bits_reset(state);
+  state_ = state;
+}
+
+Checksum::~Checksum() { XXH3_freeState(static_cast<XXH3_state_t*>(state_)); }
+
+void Checksum::Update(std::span<const std::byte> bytes) {
+  if (state_ == nullptr) {
+    adler_ = ::libdeflate_adler32(adler_, bytes.data(), bytes.size());
+  } else {
+    XXH3_128bits_update(static_cast<XXH3_state_t*>(state_), bytes.data(), bytes.size());
+  }
+}
+
+std::string Checksum::Text() const {
+  std::array<unsigned char, 16> bytes;
+  std::size_t size = 4;
+  if (state_ == nullptr) {
+    for (unsigned i = 0; i < 4; ++i) bytes[i] = static_cast<unsigned char>(adler_ >> (24 - 8 * i));
+  } else {
+    XXH128_canonical_t canonical;
+    XXH128_canonicalFromHash(&canonical,
+                             XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_)));
+    size = sizeof canonical.digest;
+    std::memcpy(bytes.data(), canonical.digest, size);
+  }
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) {
+    text += "0123456789abcdef"[bytes[i] >> 4];
+    text += "0123456789abcdef"[bytes[i] & 15];
+  }
+  return text;
+}
+
+Status TooLongForPositions(std::uint64_t bytes) {
+  return Unsupported("positions of 32 bits do not reach all of its " + std::to_string(bytes) +
+                     " bytes; have it written as xor");
+}
+
+}  // namespace diskdelta::internal
+
+using namespace diskdelta::internal;
+
+namespace {
+
+// Tensors that are read when a folder is opened have at most so many bytes together.
+constexpr std::uint64_t kMostSample = std::uint64_t{64} << 20;
+
+// What an index says of the entries.
+struct Form {
+  DiskVersions versions;
+  bool overwrite = false, zstd = false, xxh3 = false;
+};
+
+// A member of the metadata that is one of two words; true if it is the second.
+StatusOr<bool> Choice(const Value::Map& metadata, std::string_view key, std::string_view first,
+                      std::string_view second) {
+  const Value* const value = FindMember(metadata, key);
+  const std::string* const text = value == nullptr ? nullptr : value->AsString();
+  if (text == nullptr) return InvalidData("its index does not say " + std::string(key));
+  if (*text == first || *text == second) return *text == second;
+  return Unsupported("its " + std::string(key) + " is " + Quote(*text) + "; " + std::string(first) +
+                     " and " + std::string(second) + " are read");
+}
+
+StatusOr<std::optional<Form>> ReadForm(const Value::Map& attributes) {
+  const Value* const attribute = FindMember(attributes, kDiskDelta);
+  if (attribute == nullptr || attribute->AsMap() == nullptr) return std::nullopt;
+  const Value::Map& metadata = *attribute->AsMap();
+  Form form;
+  ZT_ASSIGN_OR_RETURN(form.overwrite, Choice(metadata, "delta_encoding", kXor, kOverwrite));
+  ZT_ASSIGN_OR_RETURN(form.zstd, Choice(metadata, "compression_format", kNone, kZstd));
+  ZT_ASSIGN_OR_RETURN(form.xxh3, Choice(metadata, "checksum_format", kAdler32, kXxh3));
+  for (const auto& [key, text] : {std::make_pair("version", &form.versions.version),
+                                  std::make_pair("base_version", &form.versions.base)}) {
+    const Value* const value = FindMember(metadata, key);
+    if (value == nullptr || value->AsString() == nullptr || value->AsString()->empty())
+      return InvalidData("its index does not say " + std::string(key));
+    *text = *value->AsString();
+  }
+  const auto version = VersionNumber(form.versions.version);
+  const auto base = VersionNumber(form.versions.base);
+  if (form.versions.version == form.versions.base || (version && base && *version <= *base))
+    return InvalidData("its version " + Quote(form.versions.version) +
+                       " does not follow that of its base, " + Quote(form.versions.base));
+  return form;
+}
+
+// What the entry of a tensor decodes to, in order.
+class Differences {
+ public:
+  Differences(TensorSource& delta, ComponentId id, std::uint64_t stored, bool zstd)
+      : read_([&delta, id](std::uint64_t offset, std::span<std::byte> out) {
+          return delta.Read(id, offset, out);
+        }),
+        stored_(stored) {
+    if (zstd) decoder_ = FindCodec(Encoding::kZstd)->OpenStream({}, read_, stored, kUnknownSize);
+  }
+
+  Status Read(std::span<std::byte> out) {
+    ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out));
+    if (got == out.size()) return OkStatus();
+    return InvalidData("its differences end after " + std::to_string(at_) + " bytes");
+  }
+  Status Skip(std::uint64_t bytes) {
+    if (decoder_ == nullptr) {
+      at_ += bytes;
+      return OkStatus();
+    }
+    std::vector<std::byte> skipped(std::min<std::uint64_t>(bytes, 64 << 10));
+    for (std::uint64_t left = bytes; left > 0;) {
+      const auto step = std::span(skipped).first(std::min<std::uint64_t>(left, skipped.size()));
+      ZT_RETURN_IF_ERROR(Read(step));
+      left -= step.size();
+    }
+    return OkStatus();
+  }
+  Status CheckEnd() {
+    std::byte more;
+    ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome({&more, 1}));
+    if (got == 0) return OkStatus();
+    return InvalidData("its differences go on after the last, at byte " + std::to_string(at_ - 1));
+  }
+
+ private:
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) {
+    std::size_t got = std::min<std::uint64_t>(out.size(), stored_ - std::min(at_, stored_));
+    if (decoder_ == nullptr) {
+      ZT_RETURN_IF_ERROR(read_(at_, out.first(got)));
+    } else {
+      ZT_ASSIGN_OR_RETURN(got, decoder_->ReadSome(out));
+    }
+    at_ += got;
+    return got;
+  }
+
+  StreamReader read_;
+  const std::uint64_t stored_;
+  std::unique_ptr<StreamDecoder> decoder_;
+  std::uint64_t at_ = 0;
+};
+
+// A tensor that changed.
+struct Changed {
+  ComponentId stored;
+  std::uint64_t stored_bytes = 0;
+  std::string checksum;  // of the result
+};
+
+// The changes of an entry of "overwrite", in order.
+class Overwriting {
+ public:
+  Overwriting(TensorSource& delta, const Changed& changed, bool zstd)
+      : positions_(delta, changed.stored, changed.stored_bytes, zstd),
+        values_(delta, changed.stored, changed.stored_bytes, zstd) {}
+
+  Status Begin(std::uint64_t bytes) {
+    std::byte count[4];
+    ZT_RETURN_IF_ERROR(positions_.Read(count));
+    left_ = unread_ = zt::internal::LoadLittle(count, 4);
+    if (left_ > bytes)
+      return InvalidData("it has " + std::to_string(left_) + " differences, and " +
+                         std::to_string(bytes) + " bytes");
+    return values_.Skip(4 + 4 * left_);
+  }
+
+  // Changes the bytes of a tensor of `bytes` from `at`, all of which before have been changed.
+  Status Apply(std::uint64_t at, std::span<std::byte> out, std::uint64_t bytes) {
+    while (left_ > 0) {
+      if (next_ == places_.size()) ZT_RETURN_IF_ERROR(Refill(bytes));
+      const std::uint64_t place = places_[next_];
+      if (place >= at + out.size()) break;
+      out[place - at] = fresh_[next_++];
+      --left_;
+    }
+    return OkStatus();
+  }
+  Status CheckEnd() { return values_.CheckEnd(); }
+
+ private:
+  Status Refill(std::uint64_t bytes) {
+    constexpr std::size_t kMost = 16 << 10;
+    const std::size_t count = std::min<std::uint64_t>(unread_, kMost);
+    std::vector<std::byte> raw(4 * count);
+    ZT_RETURN_IF_ERROR(positions_.Read(raw));
+    fresh_.resize(count);
+    ZT_RETURN_IF_ERROR(values_.Read(fresh_));
+    std::uint64_t least = places_.empty() ? 0 : std::uint64_t{places_.back()} + 1;
+    places_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t place = zt::internal::LoadLittle(&raw[4 * i], 4);
+      if (place < least)
+        return InvalidData("position " + std::to_string(place) +
+                           " of its differences is not above that before");
+      if (place >= bytes)
+        return InvalidData("position " + std::to_string(place) +
+                           " of its differences is beyond its " + std::to_string(bytes) + " bytes");
+      places_[i] = static_cast<std::uint32_t>(place);
+      least = place + 1;
+    }
+    unread_ -= count;
+    next_ = 0;
+    return OkStatus();
+  }
+
+  Differences positions_, values_;
+  std::uint64_t left_ = 0, unread_ = 0;
+  std::vector<std::uint32_t> places_;  // those that were read last
+  std::vector<std::byte> fresh_;       // their bytes
+  std::size_t next_ = 0;
+};
+
+// A changed tensor that is being read.
+struct Flow {
+  explicit Flow(bool xxh3) : sum(xxh3) {}
+  std::unique_ptr<Differences> exclusive;  // one of these two
+  std::unique_ptr<Overwriting> overwriting;
+  Checksum sum;  // of the result
+  std::uint64_t at = 0;
+};
+
+class DiskDelta final : public WrappedSource {
+ public:
+  DiskDelta(TensorSource& delta, Form form, TensorSource& base, std::string base_path)
+      : WrappedSource(std::vector<TensorSource*>{&base, &delta}),
+        delta_(&delta),
+        base_(&base),
+        form_(std::move(form)),
+        base_path_(std::move(base_path)) {}
+  // Makes it the owner of its sources.
+  void Own(std::unique_ptr<TensorSource> delta, std::unique_ptr<TensorSource> base) {
+    own_delta_ = std::move(delta);
+    own_base_ = std::move(base);
+  }
+  // True if a tensor was compared with its checksum.
+  bool sampled() const { return sampled_; }
+
+  Status Init(bool several) {
+    objects_ = base_->objects();
+    attributes_ = base_->attributes();
+    AddWarningsOf(*base_);
+    AddWarningsOf(*delta_);
+    file_ = delta_->file({});
+    AddOtherFile(base_path_);
+    for (const TensorSource* const source : wrapped()) {
+      for (const std::string& file : source->other_files()) AddOtherFile(file);
+      for (const std::string& file : source->part_files()) AddPartFile(file);
+    }
+    for (const ShardFile& shard : base_->shards()) AddShard(shard);
+    changed_.resize(objects_.size());
+    flows_.resize(objects_.size());
+    std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> places;
+    for (std::uint32_t i = 0; i < objects_.size(); ++i) places.emplace(objects_[i].name, i);
+    std::unordered_map<std::string_view, const Value*, zt::internal::NameHash> checksums;
+    for (const auto& [key, value] : delta_->attributes()) checksums.emplace(key, &value);
+    std::set<std::string> files;
+    for (std::uint32_t i = 0; i < delta_->objects().size(); ++i) {
+      const Object& object = delta_->objects()[i];
+      if (object.format != "dense") continue;  // a file of the folder
+      const std::string& file = delta_->file({i, 0});
+      if (files.insert(file).second) AddOtherFile(file);
+      const auto found = places.find(object.name);
+      const auto checksum = checksums.find(object.name);
+      const Status status =
+          AddChanged(i, found == places.end() ? std::nullopt : std::optional(found->second),
+                     checksum == checksums.end() ? nullptr : checksum->second->AsString());
+      ZT_RETURN_IF_ERROR(WithFile(WithTensor(status, object.name), file));
+    }
+    return Sample(several);
+  }
+
+  std::string_view format() const override { return kDiskDelta; }
+
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
+    if (!changed_[id.object]) return WrappedSource::Read(id, offset, out);
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
+    if (out.empty()) return OkStatus();
+    std::unique_ptr<Flow>& flow = flows_[id.object];
+    if (flow == nullptr || offset < flow->at) ZT_RETURN_IF_ERROR(Start(id, flow));
+    ZT_RETURN_IF_ERROR(Pass(id, flow, offset));
+    return Advance(id, flow, out);
+  }
+
+  bool sequential(ComponentId id) const override {
+    return !passes(id) || WrappedSource::sequential(id);
+  }
+  std::uint64_t preferred_read(ComponentId id) const override { return base_->preferred_read(id); }
+
+  // What was read in part has a checksum, too.
+  Status Finish() override {
+    for (std::uint32_t i = 0; i < flows_.size(); ++i) {
+      if (flows_[i] == nullptr) continue;
+      const ComponentId id{i, 0};
+      ZT_RETURN_IF_ERROR(AtTensor(*this, id, Pass(id, flows_[i], objects_[i].components[0].bytes)));
+    }
+    return WrappedSource::Finish();
+  }
+  // A component may be made of two sources.
+  Status CheckRead(std::span<const ComponentId>) override { return WrappedSource::Finish(); }
+
+  void WillRead(std::span<const ComponentId> components) override {
+    std::vector<ComponentId> of_delta;
+    for (const ComponentId id : components) {
+      if (const auto& changed = changed_[id.object]) of_delta.push_back(changed->stored);
+    }
+    base_->WillRead(components);
+    delta_->WillRead(of_delta);
+  }
+
+ private:
+  bool passes(ComponentId id) const override { return !changed_[id.object]; }
+  std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
+    return {*base_, id};
+  }
+
+  Status AddChanged(std::uint32_t index, std::optional<std::uint32_t> place,
+                    const std::string* checksum) {
+    const Object& entry = delta_->objects()[index];
+    if (entry.components.size() != 1 || entry.shape.size() != 1 ||
+        entry.components[0].element != ElementType{DType::kU8, ""})
+      return InvalidData("its differences are no U8 of one dimension");
+    if (!place) return InvalidArgument("the base, " + Quote(base_path_) + ", has no such tensor");
+    const Object& object = objects_[*place];
+    if (object.format != "dense" || object.components.size() != 1)
+      return InvalidArgument("it is no plain tensor in the base, " + Quote(base_path_));
+    const std::uint64_t bytes = object.components[0].bytes;
+    if (checksum == nullptr) return InvalidData("its checksum is missing");
+    if (bytes == 0) return InvalidData("it has no bytes that could change");
+    if (form_.overwrite && bytes > kMostPositions) return TooLongForPositions(bytes);
+    changed_[*place] = Changed{{index, 0}, entry.components[0].bytes, *checksum};
+    return OkStatus();
+  }
+
+  // Reads some of the tensors that changed: the smallest, or as many as are small together.
+  Status Sample(bool several) {
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> small;  // bytes and object
+    for (std::uint32_t i = 0; base_->seekable() && i < objects_.size(); ++i) {
+      if (changed_[i]) small.emplace_back(objects_[i].components[0].bytes, i);
+    }
+    std::ranges::sort(small);
+    std::uint64_t all = 0;
+    for (const auto& each : small) {
+      all += each.first;
+      if (all > kMostSample || (sampled_ && !several)) break;
+      const ComponentId id{each.second, 0};
+      std::unique_ptr<Flow> flow;
+      ZT_RETURN_IF_ERROR(AtTensor(*this, id, Start(id, flow)));
+      ZT_RETURN_IF_ERROR(AtTensor(*this, id, Pass(id, flow, each.first)));
+      sampled_ = true;
+    }
+    return OkStatus();
+  }
+
+  Status Start(ComponentId id, std::unique_ptr<Flow>& flow) const {
+    const Changed& changed = *changed_[id.object];
+    flow = std::make_unique<Flow>(form_.xxh3);
+    if (!form_.overwrite) {
+      flow->exclusive =
+          std::make_unique<Differences>(*delta_, changed.stored, changed.stored_bytes, form_.zstd);
+      return OkStatus();
+    }
+    flow->overwriting = std::make_unique<Overwriting>(*delta_, changed, form_.zstd);
+    return OfDelta(id, flow->overwriting->Begin(objects_[id.object].components[0].bytes));
+  }
+
+  // Makes what lies before `offset`.
+  Status Pass(ComponentId id, std::unique_ptr<Flow>& flow, std::uint64_t offset) const {
+    if (flow == nullptr || flow->at >= offset) return OkStatus();
+    std::vector<std::byte> passed(std::min<std::uint64_t>(offset - flow->at, kStep));
+    while (flow != nullptr && flow->at < offset) {
+      const std::uint64_t left = offset - flow->at;
+      const auto step = std::span(passed).first(std::min<std::uint64_t>(left, passed.size()));
+      ZT_RETURN_IF_ERROR(Advance(id, flow, step));
+    }
+    return OkStatus();
+  }
+
+  // Makes the next bytes; at the end compares the checksum, and resets the flow.
+  Status Advance(ComponentId id, std::unique_ptr<Flow>& flow, std::span<std::byte> out) const {
+    const std::uint64_t bytes = objects_[id.object].components[0].bytes;
+    ZT_RETURN_IF_ERROR(AtTensor(*base_, id, base_->Read(id, flow->at, out)));
+    if (flow->overwriting != nullptr) {
+      ZT_RETURN_IF_ERROR(OfDelta(id, flow->overwriting->Apply(flow->at, out, bytes)));
+      flow->sum.Update(out);
+    } else {
+      ZT_RETURN_IF_ERROR(OfDelta(id, Exclude(*flow, out)));
+    }
+    flow->at += out.size();
+    if (flow->at < bytes) return OkStatus();
+    const Status end =
+        flow->overwriting != nullptr ? flow->overwriting->CheckEnd() : flow->exclusive->CheckEnd();
+    const std::string is = flow->sum.Text();
+    flow.reset();
+    ZT_RETURN_IF_ERROR(OfDelta(id, end));
+    return is == changed_[id.object]->checksum ? OkStatus() : OfDelta(id, Mismatch(id, is));
+  }
+
+  static Status Exclude(Flow& flow, std::span<std::byte> out) {
+    std::array<std::byte, 64 << 10> differences;  // stay in the cache
+    while (!out.empty()) {
+      const auto step = std::span(differences).first(std::min(out.size(), differences.size()));
+      ZT_RETURN_IF_ERROR(flow.exclusive->Read(step));
+      for (std::size_t i = 0; i < step.size(); ++i) out[i] ^= step[i];
+      flow.sum.Update(out.first(step.size()));
+      out = out.subspan(step.size());
+    }
+    return OkStatus();
+  }
+
+  // Why the checksum of a tensor is another.
+  Status Mismatch(ComponentId id, const std::string& is) const {
+    const Changed& changed = *changed_[id.object];
+    Checksum sum(form_.xxh3);
+    const std::uint64_t bytes = objects_[id.object].components[0].bytes;
+    std::vector<std::byte> old(std::min<std::uint64_t>(bytes, kStep));
+    bool again = base_->seekable();
+    for (std::uint64_t at = 0; again && at < bytes;) {
+      const auto step = std::span(old).first(std::min<std::uint64_t>(bytes - at, old.size()));
+      again = base_->Read(id, at, step).ok();
+      sum.Update(step);
+      at += step.size();
+    }
+    if (again && sum.Text() == changed.checksum)
+      return InvalidArgument("the base, " + Quote(base_path_) + ", has its values of version " +
+                             Quote(form_.versions.version) +
+                             " already, and xor applied again would undo them");
+    return InvalidData("with the base, " + Quote(base_path_) + ", its checksum is " + is +
+                       " and should be " + Quote(changed.checksum) + ": that is not version " +
+                       Quote(form_.versions.base) + ", or one of both is damaged");
+  }
+
+  // An error of an entry, with its file.
+  Status OfDelta(ComponentId id, const Status& status) const {
+    if (status.ok()) return status;
+    return AtTensor(*delta_, changed_[id.object]->stored, status);
+  }
+
+  std::unique_ptr<TensorSource> own_delta_, own_base_;
+  TensorSource* const delta_;
+  TensorSource* const base_;
+  const Form form_;
+  bool sampled_ = false;
+  const std::string base_path_;
+  std::vector<std::optional<Changed>> changed_;  // by object
+  std::vector<std::unique_ptr<Flow>> flows_;     // likewise; each is of one thread at a time
+};
+
+}  // namespace
+
+std::optional<std::uint64_t> VersionNumber(std::string_view text) {
+  std::size_t begin = text.size();
+  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
+  std::uint64_t number = 0;
+  if (begin == text.size() || text.size() - begin > 18) return std::nullopt;
+  for (const char digit : text.substr(begin))
+    number = number * 10 + static_cast<std::uint64_t>(digit - '0');
+  return number;
+}
+
+StatusOr<std::optional<DiskVersions>> FindDiskDelta(const Value::Map& attributes) {
+  ZT_ASSIGN_OR_RETURN(const auto form, ReadForm(attributes));
+  if (!form) return std::nullopt;
+  return form->versions;
+}
+
+StatusOr<std::unique_ptr<TensorSource>> OpenDiskDelta(std::unique_ptr<TensorSource> delta,
+                                                      std::unique_ptr<TensorSource> base,
+                                                      const std::string& base_path,
+                                                      const std::string& known) {
+  ZT_ASSIGN_OR_RETURN(const auto form, ReadForm(delta->attributes()));
+  const DiskVersions& versions = form->versions;
+  const auto number = VersionNumber(known), wanted = VersionNumber(versions.base);
+  if (!known.empty() && (number && wanted ? *number != *wanted : known != versions.base))
+    return InvalidArgument("it is what version " + Quote(versions.version) +
+                           " changes of version " + Quote(versions.base) + ", and the base, " +
+                           Quote(base_path) + ", is version " + Quote(known));
+  auto source = std::make_unique<DiskDelta>(*delta, *form, *base, base_path);
+  source->Own(std::move(delta), std::move(base));
+  ZT_RETURN_IF_ERROR(source->Init(false));
+  return source;
+}
+
+bool IsDiskBase(TensorSource& delta, TensorSource& base) {
+  const auto form = ReadForm(delta.attributes());
+  if (!form.ok() || !*form) return false;
+  DiskDelta source(delta, **form, base, "");
+  return source.Init(true).ok() && source.sampled();
+}
+
+}  // namespace zt
