@@ -60,6 +60,11 @@ class ExtractRun {
 Status RestoreFolder(const Args& args, TensorSource& source,
                      const std::vector<std::uint32_t>& selected, const ChangedSource* changed);
 
+// Divides the tensors into new files, in order: each has at most `most` bytes, or one tensor.
+std::vector<std::vector<std::uint32_t>> CutBySize(const TensorSource& source,
+                                                  const std::vector<std::uint32_t>& selected,
+                                                  std::uint64_t most);
+
 // Writes what differs from --base as a folder of --to disk-delta, and prints the result. `changed` as
 // above.
 Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSource* changed);

@@ -62,13 +62,13 @@ StatusOr<DiskDeltaOptions> OptionsOf(const Args& args, const std::string& base) 
 
 // A warning of what the folder does not say.
 std::vector<std::string> Losses(const TensorSource& source, const TensorSource& base,
-                                std::span<const DiskPair> pairs) {
+                                std::span<const ComponentId> old) {
   std::vector<std::string> lines;
   if (const std::uint64_t files = CountFiles(source.objects()); files > 0)
     lines.push_back(Counted(files, "file") + " of the model " + (files == 1 ? "is" : "are") +
                     " left out: readers keep those of the base");
   std::vector<bool> used(base.objects().size());
-  for (const DiskPair& pair : pairs) used[pair.old.object] = true;
+  for (const ComponentId id : old) used[id.object] = true;
   NameList names;
   std::uint64_t left = 0;
   for (std::size_t i = 0; i < used.size(); ++i) {
@@ -102,31 +102,23 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
   for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
     if (!IsFile(source.objects()[i])) tensors.push_back(i);
   }
-  ZT_ASSIGN_OR_RETURN(const std::vector<DiskPair> pairs,
-                      PairTensors(source, tensors, *base, options));
+  std::vector<std::vector<DiskPair>> cut;
+  std::vector<ComponentId> fresh, old;
+  for (const auto& part :
+       CutBySize(source, tensors, args.shard_size == 0 ? kFileBytes : args.shard_size)) {
+    ZT_ASSIGN_OR_RETURN(cut.emplace_back(), PairTensors(source, part, *base, options));
+    for (const DiskPair& pair : cut.back()) {
+      fresh.push_back(pair.fresh);
+      old.push_back(pair.old);
+    }
+  }
   std::vector<std::string> warnings = WordedWarnings(args, source);
-  for (std::string& line : Losses(source, *base, pairs)) warnings.push_back(std::move(line));
+  for (std::string& line : Losses(source, *base, old)) warnings.push_back(std::move(line));
   WarnAll(args, warnings);
   ExtractRun run(args, source, warnings);
 
-  std::vector<std::span<const DiskPair>> cut;
-  std::vector<ComponentId> fresh, old;
-  std::size_t begin = 0;
-  std::uint64_t held = 0, all = 0;
-  const std::uint64_t most = args.shard_size == 0 ? kFileBytes : args.shard_size;
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const std::uint64_t bytes = source.objects()[pairs[i].fresh.object].components[0].bytes;
-    if (i > begin && held + bytes > most) {
-      cut.push_back(std::span(pairs).subspan(begin, i - begin));
-      begin = i;
-      held = 0;
-    }
-    held += bytes;
-    all += bytes;
-    fresh.push_back(pairs[i].fresh);
-    old.push_back(pairs[i].old);
-  }
-  if (begin < pairs.size()) cut.push_back(std::span(pairs).subspan(begin));
+  std::uint64_t all = 0;
+  for (const ComponentId id : fresh) all += source.objects()[id.object].components[0].bytes;
   run.Expect(0, all);
   source.WillRead(fresh);
   base->WillRead(old);
@@ -173,7 +165,7 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
                  {"version", options.versions.version},
                  {"base_version", options.versions.base},
                  {"differing", count}};
-  return run.Print(std::move(output), pairs.size(), 0, changed);
+  return run.Print(std::move(output), fresh.size(), 0, changed);
 }
 
 }  // namespace zt::cli::internal

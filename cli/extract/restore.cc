@@ -94,23 +94,6 @@ StatusOr<std::vector<NamedLayout>> PlanAgain(const TensorSource& source, Selecti
   return weights;
 }
 
-// Divides the tensors into new files, in order: each has at most `most` bytes, or one tensor.
-std::vector<Selection> CutBySize(const TensorSource& source, const Selection& selected,
-                                 std::uint64_t most) {
-  std::vector<Selection> cut(1);
-  std::uint64_t held = 0;
-  for (const std::uint32_t index : selected) {
-    const std::uint64_t bytes = source.objects()[index].components.front().bytes;
-    if (!cut.back().empty() && (bytes > most || held > most - bytes)) {
-      cut.emplace_back();
-      held = 0;
-    }
-    cut.back().push_back(index);
-    held += bytes;
-  }
-  return cut;
-}
-
 // The tensors of new files in one folder: those whose names begin with `prefix`. The files leave it
 // out.
 struct Group {
@@ -396,6 +379,22 @@ Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
 }
 
 }  // namespace
+
+std::vector<Selection> CutBySize(const TensorSource& source, const Selection& selected,
+                                 std::uint64_t most) {
+  std::vector<Selection> cut(1);
+  std::uint64_t held = 0;
+  for (const std::uint32_t index : selected) {
+    const std::uint64_t bytes = source.objects()[index].components.front().bytes;
+    if (!cut.back().empty() && (bytes > most || held > most - bytes)) {
+      cut.emplace_back();
+      held = 0;
+    }
+    cut.back().push_back(index);
+    held += bytes;
+  }
+  return cut;
+}
 
 Status RestoreFolder(const Args& args, TensorSource& source, const Selection& selected,
                      const ChangedSource* changed) {

@@ -245,7 +245,8 @@ Status CheckPair(const Object& fresh, const Object* old, const DiskDeltaOptions&
     return Unsupported("disk-delta is of plain tensors, and it is " + Quote(fresh.format));
   if (fresh.name == "__metadata__") return Unsupported("safetensors reserves this name");
   if (!IsUtf8(fresh.name)) return Unsupported("safetensors' names are UTF-8");
-  const auto& [is, was] = std::tie(fresh.components[0], old->components[0]);
+  const Component& is = fresh.components[0];
+  const Component& was = old->components[0];
   if (is.element != was.element || fresh.shape != old->shape || is.bytes != was.bytes)
     return Unsupported("it is " + std::string(Name(is.element)) + " " + ToString(fresh.shape) +
                        ", in the base " + std::string(Name(was.element)) + " " +

@@ -57,7 +57,8 @@ Value::Map DiskDeltaOf(const dom::element& metadata) {
   Value::Map texts;
   dom::object members;
   if (metadata.get_object().get(members) != simdjson::SUCCESS ||
-      members["delta_encoding"].error() != simdjson::SUCCESS)
+      (members["delta_encoding"].error() != simdjson::SUCCESS &&
+       members["base_version"].error() != simdjson::SUCCESS))
     return texts;
   for (const std::string_view known :
        {"delta_encoding", "compression_format", "checksum_format", "version", "base_version"}) {

@@ -252,7 +252,7 @@ class DiskDelta(support.EndToEnd):
                 self.assertFalse(out.exists())
         disk_delta.put(self.path("gone"), [({"other": zstd(exclusive)}, {"other": good})], disk_delta.metadata("1", "0"))
         self.fail_with(USAGE, "convert", self.path("gone"), "--base", base, "-o", out, says=("tensor 'other'", "has no such tensor"))
-        for key in ("version", "base_version", "compression_format", "checksum_format"):
+        for key in ("version", "base_version", "compression_format", "checksum_format", "delta_encoding"):
             form = disk_delta.metadata("1", "0")
             del form[key]
             disk_delta.put(self.path(f"no-{key}"), [({"w": zstd(exclusive)}, {"w": good})], form)
@@ -266,6 +266,33 @@ class DiskDelta(support.EndToEnd):
         self.put("paths/model.safetensors.index.json", json.dumps(index).encode())
         self.put("paths/a.safetensors", disk_delta.shard({"w": zstd(exclusive)}, {"w": good}))
         self.fail_with(INVALID, "convert", self.path("paths"), "--base", base, "-o", out, says=("tensor 'b'", "it is not in a.safetensors"))
+
+    def test_mutated(self):
+        """A folder of which some bytes were changed never gives a wrong value with status 0."""
+        old, new = self.pair(3000)
+        base, out = self.model("old.safetensors", old), self.path("out.zt")
+        self.succeed("convert", self.model("new.safetensors", new), "-o", self.path("ref.zt"), "-q")
+        ref = self.path("ref.zt").read_bytes()
+        for way, compression in (("xor", "zstd"), ("overwrite", "zstd"), ("xor", "none"), ("overwrite", "none")):
+            disk_delta.write(self.path(way + compression), arrays(old), arrays(new), encoding=way, compression=compression)
+        folders = [path for path in self.folder.iterdir() if path.is_dir()]
+        for seed in range(COUNT):
+            rng = numpy.random.default_rng(seed)
+            files = [path for path in folders[seed % len(folders)].iterdir() for _ in range(3 if path.suffix == ".safetensors" else 1)]
+            file = files[rng.integers(0, len(files))]
+            good = file.read_bytes()
+            bad = bytearray(good)
+            for _ in range(rng.integers(1, 4)):
+                bad[rng.integers(0, len(bad))] ^= 1 << rng.integers(0, 8)
+            file.write_bytes(bad if rng.random() < 0.8 else bad[:rng.integers(0, len(bad))])
+            with self.subTest(seed=seed, file=file):
+                process = self.run_program("convert", file.parent, "--base", base, "-o", out, "-fq")
+                self.assertIn(process.returncode, (0, USAGE, INVALID, UNSUPPORTED), process.stderr)
+                # An index that does not call them differences is that of other weights.
+                if process.returncode == 0 and (file.suffix != ".json" or {"delta_encoding", "base_version"} & set(
+                        json.loads(file.read_bytes()).get("metadata", {}))):
+                    self.assertEqual(out.read_bytes(), ref)
+            file.write_bytes(good)
 
     def test_memory(self):
         """Bombs and large tensors take the memory of small ones."""
