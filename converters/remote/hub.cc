@@ -71,10 +71,10 @@ std::string Token() {
   return FirstLine(path.empty() ? HubHome() + "/token" : path);
 }
 
-// The parts of "hf://[models/|datasets/|spaces/]ORG/NAME[@REVISION][/PATH]".
+// The parts of "hf://[models/|datasets/|spaces/][ORG/]NAME[@REVISION][/PATH]".
 struct HubName {
   std::string kind = "models";
-  std::string id;  // "ORG/NAME"
+  std::string id;  // "ORG/NAME", or "NAME" of the oldest repositories
   std::string revision = "main";
   std::string path;  // in the repository, without slashes around it; empty for the repository
 
@@ -93,7 +93,9 @@ bool HasDotSegment(std::string_view path) {
   }
 }
 
-StatusOr<HubName> ParseHub(const std::string& url) {
+// "NAME/PATH" would be "ORG/NAME": a repository without an organisation is named alone or with its
+// revision first, and is one of `alone` then.
+StatusOr<HubName> ParseHub(const std::string& url, std::set<std::string>& alone) {
   const auto wrong = [] {
     return InvalidArgument("it names no repository; write hf://ORG/NAME[@REVISION][/PATH]");
   };
@@ -107,12 +109,14 @@ StatusOr<HubName> ParseHub(const std::string& url) {
       break;
     }
   }
-  const std::size_t slash = rest.find('/');
-  if (slash == rest.npos || slash == 0) return wrong();
-  const std::size_t end = rest.find_first_of("/@", slash + 1);
+  std::size_t end = rest.find_first_of("/@");
+  const std::string first = name.kind + "/" + std::string(rest.substr(0, end));
+  if (end == rest.npos || rest[end] == '@') alone.insert(first);
+  if (!alone.contains(first)) end = rest.find_first_of("/@", end + 1);
   name.id = rest.substr(0, end);
   rest = end == rest.npos ? std::string_view() : rest.substr(end);
-  if (name.id.size() == slash + 1 || !std::ranges::all_of(name.id, [](unsigned char c) {
+  if (name.id.empty() || name.id.starts_with('/') || name.id.ends_with('/') ||
+      !std::ranges::all_of(name.id, [](unsigned char c) {
         return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
       })) {
     return wrong();
@@ -221,7 +225,7 @@ class HubFiles final : public Scheme {
  public:
   explicit HubFiles(SharedSettings settings) : settings_(std::move(settings)) {}
   StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) override {
-    ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
+    ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
     if (name.path.empty()) return InvalidArgument("it is a folder, a file is needed");
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, Find(name));
     if (!snapshot.folder.empty()) {
@@ -238,7 +242,7 @@ class HubFiles final : public Scheme {
         pins);
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
-    ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
+    ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
     if (name.path.empty()) return true;
     if (HasExtension(name.path)) return false;
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
@@ -246,7 +250,7 @@ class HubFiles final : public Scheme {
         snapshot.files, [&](const auto& file) { return file.first.starts_with(name.path + "/"); });
   }
   StatusOr<Listing> List(const std::string& url, bool) override {
-    ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
+    ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
     const std::string folder = name.path.empty() ? "" : name.path + "/";
     Listing listing{.files = {}, .below = true};
@@ -256,7 +260,7 @@ class HubFiles final : public Scheme {
     return listing;
   }
   StatusOr<bool> Exists(const std::string& url) override {
-    ZT_ASSIGN_OR_RETURN(const HubName name, ParseHub(url));
+    ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
     return std::ranges::any_of(snapshot.files,
                                [&](const auto& file) { return file.first == name.path; });
@@ -267,6 +271,11 @@ class HubFiles final : public Scheme {
   }
 
  private:
+  StatusOr<HubName> Parse(const std::string& url) {
+    const MutexLock lock(mutex_);
+    return ParseHub(url, alone_);
+  }
+
   static Status NotCached() {
     return IoError("HF_HUB_OFFLINE is set, and the cache has no such file");
   }
@@ -283,9 +292,14 @@ class HubFiles final : public Scheme {
     } else if (IsOffline()) {
       snapshot.commit = FirstLine(cached + "/refs/" + name.revision);
     } else {
-      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                          AskHub(settings_, Endpoint() + "/api/" + name.kind + "/" + name.id +
-                                                "/revision/" + PercentEncoded(name.revision)));
+      const auto asked = AskHub(settings_, Endpoint() + "/api/" + name.kind + "/" + name.id +
+                                               "/revision/" + PercentEncoded(name.revision));
+      if (!asked.ok() && HasExtension(name.id)) {
+        const std::string org = name.id.substr(0, name.id.find('/'));
+        return IoError(std::string(Message(asked.status())) + "; if " + Quote(org) +
+                       " is a repository without an organisation, write hf://" + org + "@main/...");
+      }
+      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, asked);
       constexpr std::string_view kMembers[] = {"sha"};
       std::vector<std::string> values;
       if (!JsonStrings(answer.text, kMembers, values) || !IsCommit(values[0]))
@@ -358,6 +372,7 @@ class HubFiles final : public Scheme {
   const SharedSettings settings_;
   Mutex mutex_;
   std::map<std::string, Snapshot> known_ ZT_GUARDED_BY(mutex_);
+  std::set<std::string> alone_ ZT_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -79,13 +79,24 @@ class Hub(remote_server.Remote):
                            ("hf://org/gated", "gated")):
             with self.subTest(name):
                 self.fail_with(support.IO, "inspect", name, says=[name, says])
-        for name in ("hf://org", "hf://", "hf:///x", "hf://org/name@", "hf://org/na me"):
+        for name in ("hf://", "hf:///x", "hf://org/name@", "hf://org/na me"):
             self.fail_with(support.USAGE, "inspect", name, says="hf://ORG/NAME")
         self.environment["HF_TOKEN"] = "hf_othersecret"
         self.assertNotIn("hf_othersecret", self.fail_with(support.IO, "inspect", "hf://org/gated"))
         self.environment["HF_TOKEN"] = HUB_TOKEN
         self.assertEqual(self.convert("hf://org/gated", "out.zt"), self.want)
         self.fail_with(support.UNSUPPORTED, "convert", self.path("local"), "-o", "hf://org/name/x.zt", says="hf upload")
+
+    def test_names_without_an_organisation(self):
+        """As the oldest repositories have them; and data sets."""
+        files = self.hub.repositories["org/name"]
+        self.hub.repositories.update({"gpt2": files, "datasets/squad": files, "datasets/org/set": files, "sub/gpt2": {}})
+        for name in ("gpt2", "gpt2/", "gpt2@main", f"gpt2@{COMMIT}/{INDEX}", f"gpt2@main/{INDEX}", "models/gpt2", "datasets/squad", f"datasets/squad@main/{INDEX}",
+                     "datasets/org/set", f"datasets/org/set/{INDEX}"):
+            with self.subTest(name):
+                self.assertEqual(self.convert("hf://" + name, "out.zt", "-f"), self.want)
+        self.fail_with(support.IO, "inspect", f"hf://gpt2/{INDEX}", says="if 'gpt2' is a repository without an organisation, write hf://gpt2@main/...")
+        self.fail_with(support.IO, "inspect", "hf://org", says="there is no such repository")
 
     def test_tokens(self):
         self.hub.gated.add("org/name")

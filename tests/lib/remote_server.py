@@ -7,15 +7,18 @@ changes what happens to the answer (see Cut, Drop).
 import base64
 import dataclasses
 import datetime
+import functools
 import hashlib
 import hmac
 import html
 import http.server
+import io
 import itertools
 import json
 import os
 import pathlib
 import re
+import socket
 import struct
 import threading
 import time
@@ -40,6 +43,7 @@ class Request:
     headers: dict   # names in lower case
     body: bytes
     number: int     # of all requests, from 0
+    came: float     # when its head had come, in seconds since 1970
 
     @property
     def arguments(self):
@@ -73,24 +77,40 @@ class Change:
         self.change = change
 
 
+LANE = 4096  # bytes that are passed at once, many lanes beside each other
+
+
+@functools.lru_cache(None)
+def crc_table():
+    values = numpy.arange(256, dtype=numpy.uint32)
+    for _ in range(8):
+        values = values >> 1 ^ numpy.where(values & 1, numpy.uint32(0x82f63b78), numpy.uint32(0))
+    return values
+
+
+def crc_passed(lanes, columns):
+    for column in columns:
+        lanes = crc_table()[(lanes ^ column) & 0xff] ^ lanes >> 8
+    return lanes
+
+
+@functools.lru_cache(None)
+def crc_shifts():
+    """What a lane of zeros makes of each byte of a sum."""
+    values = (numpy.arange(256, dtype=numpy.uint32)[None] << (8 * numpy.arange(4, dtype=numpy.uint32))[:, None]).reshape(-1)
+    return crc_passed(values, itertools.repeat(0, LANE)).reshape(4, 256).tolist()
+
+
 def crc32c(data):
-    table = crc32c.table
-    crc = 0xffffffff
-    for byte in data:
+    count = len(data) // LANE
+    lanes = numpy.frombuffer(data, numpy.uint8, count * LANE).reshape(count, LANE)
+    crc, shifts = 0xffffffff, crc_shifts()
+    for each in crc_passed(numpy.zeros(count, numpy.uint32), numpy.ascontiguousarray(lanes.T)).tolist():
+        crc = shifts[0][crc & 0xff] ^ shifts[1][crc >> 8 & 0xff] ^ shifts[2][crc >> 16 & 0xff] ^ shifts[3][crc >> 24] ^ each
+    table = crc_table().tolist()
+    for byte in data[count * LANE:]:
         crc = table[(crc ^ byte) & 0xff] ^ crc >> 8
     return crc ^ 0xffffffff
-
-
-def _table():
-    out = []
-    for value in range(256):
-        for _ in range(8):
-            value = value >> 1 ^ (0x82f63b78 if value & 1 else 0)
-        out.append(value)
-    return out
-
-
-crc32c.table = _table()
 
 
 def crc32c_field(data):
@@ -198,7 +218,9 @@ class Store:
         arguments = request.arguments
         with self.lock:
             if not key:
-                return self.list(objects, arguments)
+                return self.list_uploads(bucket, arguments) if "uploads" in arguments else self.list(objects, arguments)
+            if request.method == "GET" and "uploadId" in arguments:
+                return self.list_parts(arguments)
             if request.method in ("GET", "HEAD"):
                 if key not in objects:
                     return error(404, "NoSuchKey", "The specified key does not exist.")
@@ -221,8 +243,8 @@ class Store:
                 return self.put(objects, key, request.body, request)
         return error(405, "MethodNotAllowed")
 
-    def put(self, objects, key, content, request, suffix=""):
-        etag = f'"{hashlib.md5(content).hexdigest()}{suffix}"'
+    def put(self, objects, key, content, request):
+        etag = f'"{hashlib.md5(content).hexdigest()}"'
         meta = {name: value for name, value in request.headers.items() if name.startswith("x-amz-meta-")}
         objects[key] = (content, etag, meta)
         return Answer(200, {"ETag": etag})
@@ -248,7 +270,9 @@ class Store:
             return refused
         upload = f"upload+{next(self.ids)}/=="
         meta = {name: value for name, value in request.headers.items() if name.startswith("x-amz-meta-")}
-        self.uploads[upload] = {"bucket": bucket, "key": key, "parts": {}, "meta": meta}
+        algorithm = request.headers.get("x-amz-checksum-algorithm")
+        self.uploads[upload] = {"bucket": bucket, "key": key, "parts": {}, "meta": meta,
+                                "algorithm": f"<ChecksumAlgorithm>{algorithm}</ChecksumAlgorithm>" if algorithm else ""}
         return Answer(200, {}, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>".encode())
 
     def part(self, arguments, request):
@@ -261,6 +285,23 @@ class Store:
         etag = f'"{hashlib.md5(request.body).hexdigest()}"'
         upload["parts"][int(arguments["partNumber"])] = (request.body, etag, request.headers.get("x-amz-checksum-crc32c"))
         return Answer(200, {"ETag": etag})
+
+    def list_uploads(self, bucket, arguments):
+        rows = "".join(f"<Upload><Key>{html.escape(upload['key'])}</Key><UploadId>{name}</UploadId><Owner><ID>o</ID></Owner>"
+                       f"<StorageClass>STANDARD</StorageClass>{upload['algorithm']}</Upload>"
+                       for name, upload in self.uploads.items() if upload["bucket"] == bucket and upload["key"].startswith(arguments.get("prefix", "")))
+        return Answer(200, {}, f'<?xml version="1.0"?>\n<ListMultipartUploadsResult><Bucket>{bucket}</Bucket><IsTruncated>false</IsTruncated>{rows}</ListMultipartUploadsResult>'.encode())
+
+    def list_parts(self, arguments):
+        upload = self.uploads.get(arguments["uploadId"])
+        if upload is None:
+            return error(404, "NoSuchUpload", "The specified upload does not exist.")
+        after = int(arguments.get("part-number-marker", 0))
+        parts = [(number, part) for number, part in sorted(upload["parts"].items()) if number > after]
+        rows = "".join(f"<Part><PartNumber>{number}</PartNumber><ETag>{html.escape(etag)}</ETag><Size>{len(content)}</Size>"
+                       + (f"<ChecksumCRC32C>{checksum}</ChecksumCRC32C>" if checksum else "") + "</Part>"
+                       for number, (content, etag, checksum) in parts[:self.page])
+        return Answer(200, {}, f"<ListPartsResult><Key>{html.escape(upload['key'])}</Key><IsTruncated>{str(len(parts) > self.page).lower()}</IsTruncated>{rows}</ListPartsResult>".encode())
 
     def complete(self, objects, key, arguments, request):
         upload = self.uploads.get(arguments["uploadId"])
@@ -286,8 +327,8 @@ class Store:
             return error(400, "InvalidRequest", "the size differs")
         del self.uploads[arguments["uploadId"]]
         self.completed.append(arguments["uploadId"])
-        fake = dataclasses.replace(request, headers=upload["meta"])
-        self.put(objects, key, content, fake, f"-{len(parts)}")
+        digests = b"".join(hashlib.md5(part).digest() for part in parts)
+        objects[key] = (content, f'"{hashlib.md5(digests).hexdigest()}-{len(parts)}"', upload["meta"])
         return Answer(200, {}, b"<CompleteMultipartUploadResult><ETag>x</ETag></CompleteMultipartUploadResult>")
 
     def listed(self, key):
@@ -327,7 +368,8 @@ class Store:
 
 
 class Hub:
-    """Repositories as the Hub shows them: {"org/name": {"path": content}}; big files are sent elsewhere, signed."""
+    """Repositories as the Hub shows them: {"org/name": {"path": content}}, those of datasets as "datasets/org/name"; big files are sent
+    elsewhere, signed."""
 
     def __init__(self):
         self.repositories = {}
@@ -347,7 +389,7 @@ class Hub:
 
     def answer(self, request, origin):
         path = urllib.parse.unquote(request.path)
-        if api := re.fullmatch(r"/api/models/([^/]+/[^/]+)/(revision|tree)/([^/]+(?:/pr/\d+)?)", path):
+        if api := re.fullmatch(r"/api/(?:models/|(?=datasets/))(.+)/(revision|tree)/([^/]+(?:/pr/\d+)?)", path):
             name, what, revision = api.groups()
             refused = self.refuse(name, request)
             if refused:
@@ -365,7 +407,7 @@ class Hub:
                 query = urllib.parse.urlencode({**request.arguments, "cursor": begin + self.page})
                 headers["Link"] = f'<{origin}{request.path}?{query}>; rel="next"'
             return Answer(200, headers, json.dumps(rows[begin:begin + self.page]).encode())
-        if file := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+        if file := re.fullmatch(r"/(.+?)/resolve/([^/]+)/(.+)", path):
             name, revision, path = file.groups()
             refused = self.refuse(name, request)
             if refused:
@@ -394,14 +436,20 @@ class Server:
     """Listens on the loopback while it is in use as a context."""
 
     def __init__(self, tls=None, host="127.0.0.1"):
+        self.tls, self.address = tls, (host, 0)
         self.files = {}         # of the web server: path to content
         self.store, self.hub = Store(), Hub()
         self.fault = None
         self.ranges = True      # False: Range is passed over
+        self.pace = None        # is given the length of each piece of a body, and returns when it may pass
         self.requests = []
         self.connections = 0    # all that there were
-        self.open = 0           # those that there are
+        self.live = []          # the sockets of those that there are
         self.lock = threading.Lock()
+        self.listen()
+
+    def listen(self):
+        """Binds the port, that of before if there was one."""
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -412,28 +460,29 @@ class Server:
                 super().setup()
                 with server.lock:
                     server.connections += 1
-                    server.open += 1
+                    server.live.append(self.connection)
 
             def finish(self):
                 try:
                     super().finish()
                 finally:
                     with server.lock:
-                        server.open -= 1
+                        server.live.remove(self.connection)
 
             def log_message(self, *_):
                 pass
 
             def do_GET(self):
+                came = time.time()
                 length = int(self.headers.get("content-length") or 0)
-                body = self.rfile.read(length)
+                body = b"".join(server.pieces(self.rfile.read, length))
                 if len(body) < length:
                     self.close_connection = True
                     return
                 path, _, query = self.path.partition("?")
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 with server.lock:
-                    request = Request(self.command, path, query, headers, body, len(server.requests))
+                    request = Request(self.command, path, query, headers, body, len(server.requests), came)
                     server.requests.append(request)
                 self.send(server.respond(request), request)
 
@@ -452,7 +501,9 @@ class Server:
                     self.send_header("Content-Length", str(len(answer.body) if answer.length is None else answer.length))
                 self.end_headers()
                 if request.method != "HEAD":
-                    self.wfile.write(answer.body if answer.cut is None else answer.body[:answer.cut])
+                    body = io.BytesIO(answer.body if answer.cut is None else answer.body[:answer.cut])
+                    for piece in server.pieces(body.read, len(body.getbuffer())):
+                        self.wfile.write(piece)
                 if answer.cut is not None:
                     self.close_connection = True
 
@@ -463,12 +514,32 @@ class Server:
             def handle_error(self, *_):
                 pass
 
-        self.listener = Listener((host, 0), Handler)
+        self.listener = Listener(self.address, Handler)
+        self.address = self.listener.server_address
         self.scheme = "http"
-        if tls:
+        if self.tls:
             self.scheme = "https"
-            self.listener.socket = tls.wrap_socket(self.listener.socket, server_side=True)
-        self.origin = f"{self.scheme}://{host}:{self.listener.server_address[1]}"
+            self.listener.socket = self.tls.wrap_socket(self.listener.socket, server_side=True)
+        self.origin = f"{self.scheme}://{self.address[0]}:{self.address[1]}"
+
+    def pieces(self, read, length):
+        """A body, in pieces where there is a pace; less than its length if it ends before."""
+        while length > 0:
+            piece = read(min(length, 16384) if self.pace else length)
+            if not piece:
+                return
+            if self.pace:
+                self.pace(len(piece))
+            length -= len(piece)
+            yield piece
+
+    def reset(self, connection):
+        """Ends a connection in the midst of what it does."""
+        try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def __enter__(self):
         self.thread = threading.Thread(target=self.listener.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -547,7 +618,7 @@ class Remote(support.EndToEnd):
     def settle(self):
         """Waits, for two seconds, until what an ended program has asked for is answered: what a test sets next would strike it."""
         until = time.monotonic() + 2
-        while self.server.open and time.monotonic() < until:
+        while self.server.live and time.monotonic() < until:
             time.sleep(0.01)
 
     def run_program(self, *arguments, stdin=None, timeout=support.PATIENCE, env=None):
