@@ -105,6 +105,8 @@ RemoteOptions RemoteOf(const Options& options) {
   remote.profile = text(options.profile);
   remote.region = text(options.region);
   remote.endpoint_url = text(options.endpoint_url);
+  remote.s3_headers.assign(options.s3_headers, options.s3_headers + options.s3_header_count);
+  if constexpr (requires { options.resume; }) remote.resume = options.resume != 0;
   return remote;
 }
 

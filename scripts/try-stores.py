@@ -226,6 +226,28 @@ class Rows:
         same(left, 0, f"{left} uploads are left; it said: {errors}")
         return f"{begun} upload begun, none left" if known else "done, and the store lists no uploads"
 
+    def _uploads(self, key):
+        """How many uploads of a key the store lists; None where it lists none."""
+        status, listed = self.store.curl("GET", BUCKET + "?uploads=")
+        return listed.count(f"<Key>{key}</Key>") if status == 200 and "ListMultipartUploadsResult" in listed else None
+
+    def continued(self):
+        """A run is killed in the midst, and the next one takes its upload, or says that it cannot."""
+        killed = subprocess.Popen([PROGRAM, "convert", "-", "-o", f"{self.there}/continued.zt", "--resume", *PARTS], stdin=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, env=self.store.environment())
+        killed.stdin.write(self.file.read_bytes()[:12 << 20])
+        killed.stdin.flush()
+        time.sleep(2)
+        killed.kill()
+        killed.communicate()
+        if self._uploads("continued.zt") is None:
+            self.store.run("convert", self.file, "-o", f"{self.there}/continued.zt", "--resume", *PARTS, status=(4, 6))
+            return "the store lists no uploads, which is told"
+        same(self._uploads("continued.zt"), 1, "the killed run left no upload")
+        self.store.run("convert", self.file, "-o", f"{self.there}/continued.zt", "--resume", *PARTS)
+        same(self._uploads("continued.zt"), 0, "the upload was not taken")
+        same(self.read("continued.zt"), self.want, "other bytes")
+
     def a_wrong_secret(self):
         done = self.store.run("inspect", f"{self.there}/small.zt", status=(0, 6), AWS_SECRET_ACCESS_KEY="wrong")
         return "refused" if done.returncode else "taken: it checks no signatures"

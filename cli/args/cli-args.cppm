@@ -63,6 +63,8 @@ struct Args : Common {
   std::optional<ElementType> void_type;
   bool no_sign_request = false;
   std::string profile, region, endpoint_url;
+  std::vector<std::string> s3_headers;
+  bool resume = false;                         // an upload
   std::uint64_t part_bytes = 0;                // of each part of an upload; 0: chosen by size
   std::map<std::string, std::string> queries;  // of the URLs among the paths, for the store
 

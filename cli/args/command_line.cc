@@ -409,8 +409,11 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
                       Joined(std::vector<std::string_view>(spelt.begin(), spelt.end()), "or"),
                   &command);
   }
-  if (args.part_bytes != 0 && !args.output.starts_with("s3://"))
-    return Refuse("--part-size does nothing: the output is not on s3://", &command);
+  if ((args.part_bytes != 0 || args.resume) && !args.output.starts_with("s3://")) {
+    return Refuse(std::string(args.resume ? "--resume" : "--part-size") +
+                      " does nothing: the output is not on s3://",
+                  &command);
+  }
   for (const Option& option : Options()) {
     if (option.name == "output" && command.bit != kBench && option.of(command.bit) &&
         args.output.empty() && !args.dry_run && !args.missing)
@@ -551,6 +554,8 @@ std::shared_ptr<Store> StoreOf(const Args& args) {
   RemoteOptions options;
   options.no_sign_request = args.no_sign_request;
   options.part_bytes = args.part_bytes;
+  options.resume = args.resume;
+  options.s3_headers = args.s3_headers;
   options.profile = args.profile;
   options.region = args.region;
   options.endpoint_url = args.endpoint_url;

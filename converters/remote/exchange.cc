@@ -117,6 +117,7 @@ void Exchange::BeginTry() {
     at_first_origin_ = true;
     https_ = url_.starts_with("https://");
   }
+  begun_ = Clock::now();
   again = tries_ > 0;
   shunned = false;
   head_ = {};
@@ -203,8 +204,9 @@ bool Exchange::EndTry(const TryEnd& end) {
   const bool answered = end.answered || enough_;
   ++tries_;
   if (have_ - have_at_try_ >= kProgress) fruitless_ = 0;
-  // Sending a part slowly may take longer than the longest wait without progress.
-  if (have_ - have_at_try_ >= kProgress || sent >= kProgress) last_progress_ = Clock::now();
+  if (have_ - have_at_try_ >= kProgress) last_progress_ = Clock::now();
+  // Sending a part slowly may take longer than the longest wait, and does not count.
+  if (sent >= kProgress) last_progress_ += Clock::now() - begun_;
   if (answered && head_.status >= 200 && head_.status < 300) (void)Accept();
   if (!refused_.ok()) {
     Fail(refused_);
@@ -306,8 +308,9 @@ bool Exchange::TryLater(const std::string& problem, bool answered) {
   if (now - last_progress_ > kSaidAfter) {
     request.settings->Warn(
         url.origin() + ": " +
-        (answered ? "it answers " + std::to_string(head_.status) : "no answer: " + problem) +
-        "; it is asked again for up to " + seconds(request.settings->most_wait()));
+            (answered ? "it answers " + std::to_string(head_.status) : "no answer: " + problem) +
+            "; it is asked again for up to " + seconds(request.settings->most_wait()),
+        url.origin() + (answered ? std::to_string(head_.status) : ""));
   }
   next_try_ = now + delay;
   return true;

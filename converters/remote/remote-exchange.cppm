@@ -80,7 +80,7 @@ class Exchange {
   // Enough of the body of a refusal was read.
   bool enough_ = false;
   int tries_ = 0, fruitless_ = 0, passing_ = 0, redirects_ = 0;
-  Clock::time_point last_progress_, next_try_;
+  Clock::time_point last_progress_, next_try_, begun_;
 };
 
 }  // namespace zt::remote::internal

@@ -56,6 +56,7 @@ struct S3Request {
   QueryPairs query = {};
   std::vector<std::string> fields = {};
   std::span<const std::byte> body = {};
+  bool creates = false;  // an object, or an upload that becomes one
 };
 
 // Who asks S3, and where: what is learned once for all stores whose options name the same.

@@ -26,6 +26,27 @@ StatusOr<std::unique_ptr<Sink>> CreateUpload(std::shared_ptr<S3Client> client,
 // The size of the parts for an object of at most `bytes`; nullopt if no part size is large enough.
 std::optional<std::uint64_t> PartBytes(std::uint64_t bytes);
 
+// A part that the store has.
+struct StoredPart {
+  std::uint64_t size = 0;
+  std::string etag = {}, checksum = {};  // of CRC-32C, in base64; empty if the store has none
+};
+using StoredParts = std::map<unsigned, StoredPart>;
+// Whether it has these bytes: by its CRC-32C, else by its ETag, which is then an MD5.
+bool HasBytes(const StoredPart& part, std::span<const std::byte> bytes);
+// The ETag of the object that is made of these parts; empty where theirs are no MD5.
+std::string JoinedEtag(const StoredParts& parts);
+std::string Crc32cField(std::span<const std::byte> bytes);
+
+// An upload that an earlier run began and did not end.
+struct EarlierUpload {
+  std::string id;          // empty if there is none
+  bool checksums = false;  // its parts have a CRC-32C
+  StoredParts parts;
+};
+// Asks the store for the last one of an object.
+StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name);
+
 struct UploadPart {
   unsigned number = 0;
   Buffer data;
@@ -63,6 +84,8 @@ LiveUploads& Live();
 
 // The command that ends an upload.
 std::string AbortCommand(const S3Name& name, const std::string& id);
+// What is said of an upload that another run can continue.
+std::string KeptParts(const S3Name& name, const std::string& id);
 // Advice where it is not known whether an object was published.
 std::string LookAtIt(const S3Name& name, const std::string& id);
 // Aborts an upload. Returns a warning if parts of it may remain.

@@ -62,6 +62,46 @@ Refusal MeaningOf(std::string_view code) {
   return found == std::end(kRefusals) ? Refusal{} : *found;
 }
 
+// Adds the headers of the options to those of a request.
+Status AddHeaders(const std::vector<std::string>& given, bool creates,
+                  std::vector<std::string>& fields) {
+  constexpr std::string_view kAlways[] = {"request-payer", "expected-bucket-owner"};
+  constexpr std::string_view kCreates[] = {"server-side-encryption",
+                                           "server-side-encryption-aws-kms-key-id",
+                                           "server-side-encryption-context",
+                                           "server-side-encryption-bucket-key-enabled",
+                                           "storage-class",
+                                           "acl",
+                                           "tagging",
+                                           "object-lock-mode",
+                                           "object-lock-retain-until-date",
+                                           "object-lock-legal-hold"};
+  constexpr std::string_view kPrefix = "x-amz-";
+  for (const std::string& each : given) {
+    const std::size_t equal = std::min(each.find('='), each.size());
+    const std::string name = Lower(each.substr(0, equal));
+    const std::string_view rest = std::string_view(name).substr(name.starts_with(kPrefix) ? 6 : 0);
+    const bool always = std::ranges::find(kAlways, rest) != std::end(kAlways);
+    if (!name.starts_with(kPrefix) ||
+        (!always && std::ranges::find(kCreates, rest) == std::end(kCreates))) {
+      std::string known;
+      for (const auto names : {std::span<const std::string_view>(kAlways),
+                               std::span<const std::string_view>(kCreates)}) {
+        for (const std::string_view one : names)
+          known += (known.empty() ? " x-amz-" : ", x-amz-") + std::string(one);
+      }
+      return InvalidArgument("no header of S3 that can be set is named " + Quote(name) +
+                             "; these are:" + known);
+    }
+    const std::string value = each.substr(std::min(equal + 1, each.size()));
+    const bool plain = std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; });
+    if (Trimmed(value).empty() || !plain)
+      return InvalidArgument("the header " + name + " needs a value of plain text");
+    if (always || creates) fields.push_back(name + ": " + value);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 std::int64_t Now() {
@@ -259,6 +299,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   out.url =
       url.origin() + sign.path + (request.query.empty() ? "" : "?" + QueryText(request.query));
   out.fields = request.fields;
+  ZT_RETURN_IF_ERROR(AddHeaders(settings_->s3_headers, request.creates, out.fields));
   out.body = request.body;
   out.redirects = 0;
   out.ca_file = Environment("AWS_CA_BUNDLE");

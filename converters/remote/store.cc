@@ -103,13 +103,22 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
     if (scheme == "https" || scheme == "http") return web_.get();
     if (scheme == "s3") return s3_.get();
     if (scheme == "hf") return hub_.get();
-    if (scheme == "gs") {
-      return Unsupported(
-          "gs:// is not read; name it s3:// with AWS_ENDPOINT_URL=https://storage.googleapis.com "
-          "and an HMAC key");
-    }
-    if (scheme == "file") return Unsupported("file:// is not read; name the path");
-    return Unsupported("URLs of " + Quote(scheme) + " are not read; https, http, s3 and hf are");
+    struct Other {
+      std::string_view scheme, use;
+    };
+    constexpr std::string_view kAzure = "its https:// URL with a SAS reads it, azcopy writes it";
+    constexpr Other kOthers[] = {
+        {"gs", "name it s3:// at the endpoint https://storage.googleapis.com, with an HMAC key"},
+        {"r2", "name it s3:// at the endpoint https://ACCOUNT.r2.cloudflarestorage.com"},
+        {"az", kAzure},
+        {"abfs", kAzure},
+        {"abfss", kAzure},
+        {"wasbs", kAzure},
+        {"file", "name the path"}};
+    const auto* const other = std::ranges::find(kOthers, scheme, &Other::scheme);
+    return Unsupported(
+        scheme + ":// is not known; " +
+        std::string(other == std::end(kOthers) ? "https, http, s3 and hf are" : other->use));
   }
 
   // A listing answers for the files of its folder. Whether a file is there decides what is read of
@@ -212,9 +221,9 @@ std::chrono::milliseconds Settings::most_wait() const {
   return std::chrono::milliseconds(1000 * std::min(retry_seconds.value_or(seconds), 86'400U));
 }
 
-void Settings::Warn(const std::string& line) const {
+void Settings::Warn(const std::string& line, const std::string& about) const {
   const std::lock_guard lock(mutex_);
-  if (!warn || !warned_.insert(line).second) return;
+  if (!warn || !warned_.insert(about.empty() ? line : about).second) return;
   warn(line);
   if (warned_.size() > kMostWarned) warned_.clear();
 }

@@ -38,13 +38,6 @@ std::string RandomText() {
   return Hex(bytes);
 }
 
-std::string Crc32cField(std::span<const std::byte> bytes) {
-  const std::uint32_t crc = Crc32c(bytes);
-  const std::array big = {static_cast<std::byte>(crc >> 24), static_cast<std::byte>(crc >> 16),
-                          static_cast<std::byte>(crc >> 8), static_cast<std::byte>(crc)};
-  return Base64(big);
-}
-
 bool SendsChecksums(S3Client& client) {
   const std::string wanted = Lower(Environment("AWS_REQUEST_CHECKSUM_CALCULATION"));
   if (wanted == "when_required") return false;
@@ -148,7 +141,8 @@ class Upload final : public Sink {
       id = progress_->upload;
     }
     if (id.empty()) return;
-    const std::string left = EndUpload(*client_, s3_, id, 3);
+    const std::string left =
+        client_->settings()->resume ? KeptParts(s3_, id) : EndUpload(*client_, s3_, id, 3);
     if (!left.empty()) Warn(left);
     const MutexLock lock(progress_->mutex);
     progress_->upload.clear();
@@ -196,16 +190,43 @@ class Upload final : public Sink {
     }
     position_ += filled_;
     filled_ = 0;
+    if (IsThere(*part)) return OkStatus();
     // Signed before it waits for its turn, because that may read all of it.
     ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
     ZT_RETURN_IF_ERROR(WaitBelow(kInFlight));
     return Launch(std::move(part), std::move(request));
   }
 
+  // True if an earlier run has sent the part. From the first that differs on, all are sent.
+  bool IsThere(const UploadPart& part) {
+    const auto stored = earlier_.find(part.number);
+    if (stored == earlier_.end()) return false;
+    const bool same = HasBytes(stored->second, part.bytes());
+    if (same)
+      parts_.insert(earlier_.extract(stored));
+    else
+      earlier_.clear();
+    return same;
+  }
+
   Status BeginUpload() {
     if (!id_.empty()) return OkStatus();
+    if (client_->settings()->resume) {
+      ZT_ASSIGN_OR_RETURN(EarlierUpload found, FindUpload(*client_, s3_));
+      const MutexLock lock(progress_->mutex);
+      if (progress_->abandoned) return Cancelled("interrupted");
+      progress_->upload = id_ = std::move(found.id);
+      checksums_ = found.checksums;
+      earlier_ = std::move(found.parts);
+      resumed_ = !id_.empty();
+      if (resumed_) return OkStatus();
+    }
     checksums_ = SendsChecksums(*client_);
-    S3Request request{.method = "POST", .name = s3_, .query = {{"uploads", ""}}, .fields = Meta()};
+    S3Request request{.method = "POST",
+                      .name = s3_,
+                      .query = {{"uploads", ""}},
+                      .fields = Meta(),
+                      .creates = true};
     if (checksums_) {
       request.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
       request.fields.emplace_back("x-amz-checksum-type: COMPOSITE");
@@ -293,11 +314,7 @@ class Upload final : public Sink {
       ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
       return Launch(part, std::move(request));
     }
-    const std::string_view etag = answer.head.Find("etag");
-    std::string line = "<Part><PartNumber>" + std::to_string(part->number) + "</PartNumber><ETag>" +
-                       std::string(etag) + "</ETag>";
-    if (!part->checksum.empty()) line += "<ChecksumCRC32C>" + part->checksum + "</ChecksumCRC32C>";
-    parts_[part->number] = line + "</Part>";
+    parts_[part->number] = {part->size, std::string(answer.head.Find("etag")), part->checksum};
     part->data = {};
     return OkStatus();
   }
@@ -348,7 +365,8 @@ class Upload final : public Sink {
 
   Status PutWhole(std::uint64_t total) {
     const std::span<const std::byte> body = current_.bytes().first(filled_);
-    S3Request request{.method = "PUT", .name = s3_, .fields = Meta(), .body = body};
+    S3Request request{
+        .method = "PUT", .name = s3_, .fields = Meta(), .body = body, .creates = true};
     if (SendsChecksums(*client_))
       request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
     return Settle(request, total, [](HttpRequest& made) { made.fresh = true; });
@@ -363,7 +381,12 @@ class Upload final : public Sink {
       BeginPublishingLocked();
     }
     std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
-    for (const auto& [number, line] : parts_) xml += line;
+    for (const auto& [number, part] : parts_) {
+      xml += "<Part><PartNumber>" + std::to_string(number) + "</PartNumber><ETag>" + part.etag +
+             "</ETag>";
+      if (checksums_) xml += "<ChecksumCRC32C>" + part.checksum + "</ChecksumCRC32C>";
+      xml += "</Part>";
+    }
     xml += "</CompleteMultipartUpload>";
     S3Request request{.method = "POST",
                       .name = s3_,
@@ -451,8 +474,10 @@ class Upload final : public Sink {
     const auto answer = Head();
     if (answer.ok() && answer->head.status == 404) return There::kNothing;
     if (!answer.ok() || !answer->ok()) return There::kUnknown;
-    const bool ours = answer->head.Find("x-amz-meta-ztstream-upload") == mark_ &&
-                      answer->head.Find("content-length") == std::to_string(total);
+    if (answer->head.Find("content-length") != std::to_string(total)) return There::kOther;
+    // What an earlier run began has its mark.
+    if (resumed_ && answer->head.Find("etag") != JoinedEtag(parts_)) return There::kUnknown;
+    const bool ours = resumed_ || answer->head.Find("x-amz-meta-ztstream-upload") == mark_;
     return ours ? There::kOurs : There::kOther;
   }
 
@@ -507,8 +532,10 @@ class Upload final : public Sink {
   std::uint64_t part_bytes_ = 0, filled_ = 0, position_ = 0, number_ = 0;
   std::optional<BufferPool> pool_;  // made with the first part
   Buffer current_;
-  std::map<unsigned, std::string> parts_;  // for the request that completes the upload
-  std::vector<std::byte> tail_;            // the end of the last part, if there are no checksums
+  StoredParts parts_;            // for the request that completes the upload
+  StoredParts earlier_;          // those of an earlier run that may be kept
+  bool resumed_ = false;         // an earlier run began the upload
+  std::vector<std::byte> tail_;  // the end of the last part, if there are no checksums
 };
 
 }  // namespace

@@ -32,7 +32,12 @@ class Call(Structure):
 _REMOTE = [("profile", c_char_p), ("region", c_char_p), ("endpoint_url", c_char_p), ("no_sign_request", c_int)]
 
 
-def set_remote(options, profile, region, endpoint_url, no_sign_request):
+_HEADERS = [("s3_headers", POINTER(c_char_p)), ("s3_header_count", c_size_t)]
+
+
+def set_remote(options, profile, region, endpoint_url, no_sign_request, s3_headers):
+    texts = [f"{name}={value}".encode() for name, value in (s3_headers or {}).items()]
+    options.s3_headers, options.s3_header_count = (c_char_p * len(texts))(*texts), len(texts)
     options.profile, options.region, options.endpoint_url = (
         text.encode() if text else None for text in (profile, region, endpoint_url))
     options.no_sign_request = bool(no_sign_request)
@@ -41,7 +46,7 @@ def set_remote(options, profile, region, endpoint_url, no_sign_request):
 class ReaderOptions(Structure):
     _fields_ = [("size", c_size_t), ("format", c_char_p), ("npy_void", c_char_p), ("follow_links", c_int),
                 ("keep_sparse", c_int), ("memory_bytes", c_uint64), *_REMOTE, ("dequantize", c_char_p), ("variant", c_char_p),
-                ("base", POINTER(c_char_p)), ("bases", c_size_t)]
+                ("base", POINTER(c_char_p)), ("bases", c_size_t), *_HEADERS]
 
 
 class Source(Structure):
@@ -72,7 +77,7 @@ class VerifyReport(Structure):
 class WriterOptions(Structure):
     _fields_ = [("size", c_size_t), ("spec", c_char_p), ("digest", c_char_p), ("compress", c_int), ("level", c_int),
                 ("min_gain", c_double), ("threads", c_uint), ("memory_bytes", c_uint64), ("overwrite", c_int),
-                ("sync", c_int), ("progress", Progress), ("user", c_void_p), *_REMOTE]
+                ("sync", c_int), ("progress", Progress), ("user", c_void_p), *_REMOTE, ("resume", c_int), *_HEADERS]
 
 
 class Sink(Structure):

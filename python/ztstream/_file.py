@@ -29,7 +29,8 @@ _MANY = 64  # handles after which those of all tensors are asked for at once
 
 def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void=None,
          follow_links: bool = False, keep_sparse: bool = False, profile: Optional[str] = None, region: Optional[str] = None,
-         endpoint_url: Optional[str] = None, no_sign_request: bool = False, dequantize: Optional[str] = None,
+         endpoint_url: Optional[str] = None, no_sign_request: bool = False, s3_headers: Optional[Mapping[str, str]] = None,
+         dequantize: Optional[str] = None,
          variant: Optional[str] = None, base: Sequence = ()) -> "File":
     """Opens a checkpoint of any format for reading. Headers are read and checked, and no data.
 
@@ -44,13 +45,14 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void=N
     follow_links: files of a folder may be symbolic links that lead out of it; those of the Hugging Face cache may anyway.
     keep_sparse: a scipy sparse archive as the arrays that it holds.
     profile, region, endpoint_url, no_sign_request: who asks s3://, and where it is; what is not given is as the environment says.
+    s3_headers: what a bucket demands, {"x-amz-request-payer": "requester"}.
     dequantize: "f32", "f16" or "bf16": quantized tensors (FP8, FP4, GPTQ, AWQ, bitsandbytes, ...) are numbers of that type, and their
         scales are left out. GGUF blocks stay.
     base: the bases of a delta, as paths, and of the deltas on which it stands; those that lie beside it are found.
     """
     options = {"threads": threads, "format": format, "variant": variant, "npy_void": _types.named(npy_void), "follow_links": follow_links,
                "keep_sparse": keep_sparse, "profile": profile, "region": region, "endpoint_url": endpoint_url,
-               "no_sign_request": no_sign_request, "dequantize": _types.named(dequantize),
+               "no_sign_request": no_sign_request, "s3_headers": s3_headers, "dequantize": _types.named(dequantize),
                "base": [base] if isinstance(base, (str, os.PathLike)) else list(base)}
     return File((path, *more), options)
 

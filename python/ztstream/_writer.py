@@ -189,20 +189,23 @@ class Writer:
     digest: "crc32c", "sha256", "xxh3" or "none"; the version's own where it is not given.
     threads: 0 is all that can run at once. memory: bytes for what is under way, 0 for the library's choice.
     overwrite: an existing file is replaced. sync: the file is on the disk when it is finished.
-    attributes: of the file. profile, region, endpoint_url, no_sign_request: as of open(), for an s3:// URL.
+    attributes: of the file. profile, region, endpoint_url, no_sign_request, s3_headers: as of open(), for an s3:// URL.
+    resume: an upload of the same content that ended early is continued, and one that fails can be.
     """
 
     def __init__(self, out, *, spec: str = "1.2", compress: Optional[str] = None, level: int = 1,
                  digest: Optional[str] = None, min_gain: float = 0.02, threads: int = 0, memory: int = 0,
                  overwrite: bool = False, sync: bool = True, attributes: Optional[Mapping[str, Any]] = None,
                  profile: Optional[str] = None, region: Optional[str] = None, endpoint_url: Optional[str] = None,
-                 no_sign_request: bool = False, _any_name: bool = False):
+                 no_sign_request: bool = False, resume: bool = False, s3_headers: Optional[Mapping[str, str]] = None,
+                 _any_name: bool = False):
         self._output = None
         if not _any_name and isinstance(out, (str, os.PathLike)) and str(os.fspath(out)).endswith(_OTHERS):
             raise ArgumentError(f"{os.fspath(out)}: .zt files are written, and this name ends like another format's",
                                 os.fspath(out))
         options = _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync, profile=profile,
-                           region=region, endpoint_url=endpoint_url, no_sign_request=no_sign_request)
+                           region=region, endpoint_url=endpoint_url, no_sign_request=no_sign_request, s3_headers=s3_headers)
+        options.resume = bool(resume)
         self._kept_bytes = 0
         self._output = Output(out)
         self._name = self._output.name

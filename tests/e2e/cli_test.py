@@ -373,15 +373,15 @@ class Rules(support.EndToEnd):
 
 # Values that are not the default's, for options whose words the table does not have.
 VALUES = {"align": "4096", "min-gain": "99", "chunk": "64KiB", "part-size": "5MiB", "shards": "2", "shard-size": "4KiB", "shard": "1/2",
-          "include": "a", "exclude": "a", "rename": "s/^/new/", "atol": "1", "rtol": "1", "variant": "fp16", "threads": "2", "memory": "1MiB",
-          "profile": "me", "region": "here", "endpoint-url": "http://127.0.0.1:9"}
+          "include": "^[al]", "exclude": "^[al]", "rename": "s/^/new/", "atol": "1", "rtol": "1", "variant": "fp16", "threads": "2", "memory": "1MiB",
+          "profile": "me", "region": "here", "endpoint-url": "http://127.0.0.1:9", "header": "x-amz-acl=private"}
 CHOSEN = {("convert", "digest"): "sha256", ("id", "digest"): "xxh3", "zstd": "19", "spec": "2.0", "dtype": "f16", "sort": "size", "files": "none",
           "on-overflow": "saturate", "quant": "group", "attributes": "none", "npy-void": "f8_e5m2"}
 # What leaves no trace where it is right.
 TRACELESS = {
     "threads": "the output is the same", "memory": "the output is the same", "no-sync": "a crash would tell",
     "progress": "nothing lasts as long", "quiet": "nothing is said", "verbose": "there is no more to say", "force": "nothing is there",
-    "profile": "no input is on S3", "region": "no input is on S3", "endpoint-url": "no input is on S3", "no-sign-request": "no input is on S3",
+    "profile": "no input is on S3", "region": "no input is on S3", "endpoint-url": "no input is on S3", "header": "no input is on S3", "no-sign-request": "no input is on S3",
     "follow-links": "there is no link", "files": "there is no file", "from": "it is that", "npy-void": "there is no such array",
     "on-overflow": "all values fit", "allow-loss": "no value has a fraction", "atol": "no value differs", "rtol": "no value differs",
     "attributes": "there are none", "sort": "that is their order", "no-metadata": "there is none", "min-gain": "it is reached",
@@ -488,6 +488,7 @@ class CommandLine(support.EndToEnd):
                  (["extract", "a", "-o", "b.npz", "--dequantize", "f32", "--allow-loss"], "--allow-loss does nothing without --dtype;"),
                  (["inspect", "a", "-f"], "--force does nothing without --html;"), (["inspect", "a", "--no-sync"], "--no-sync does nothing without --html;"),
                  (["convert", "a", "-o", "b", "--part-size", "5MiB"], "--part-size does nothing: the output is not on s3://"),
+                 (["extract", "a", "-o", "b.npz", "--resume"], "--resume does nothing: the output is not on s3://"),
                  (["verify", "a", "-v"], "'-v' is not an option of verify; convert, inspect, extract and diff have it"),
                  *((["join", "a", "-o", "b.zt", *words], f"'{words[0]}' is not an option of join;")
                    for words in (["-T", "2"], ["--memory", "1MiB"], ["--progress", "never"])),
@@ -613,7 +614,7 @@ class CommandLine(support.EndToEnd):
         row = next(each for each in table["options"] if each["name"] == "sort")
         self.assertEqual((row["commands"], row["words"], row["group"]), (["inspect"], ["name", "size", "offset"], "Output"))
         self.assertEqual({each["name"] for each in table["options"] if each["repeatable"]}, {
-            "FILE...", "INPUT...", "SHARD...", "[NAME...]", "[WORD...]", "against", "base", "dtype", "exclude", "files", "include", "rename"})
+            "FILE...", "INPUT...", "SHARD...", "[NAME...]", "[WORD...]", "against", "base", "dtype", "exclude", "files", "header", "include", "rename"})
 
     def test_sizes(self):
         for size in ("1000000", "64M", "64MiB", "2gb", "64 KiB", "512kb", "1.5G", "0.5 MiB", "65536b"):

@@ -3,19 +3,26 @@
 Prints a line for each: the exit status, what became of the output, what is left in the store, the message.
 """
 import dataclasses
+import hashlib
 import itertools
 import json
+import os
+import pathlib
 import re
+import subprocess
 import unittest
+import urllib.parse
 
 import make_safetensors
 import remote_server
 import support
 from remote_server import Answer, Change, Cut, Drop, error
+from remote_server import HUB_TOKEN, TOKEN
 from support import DONE, EXISTS, INVALID, IO
 
 MIB = 1 << 20
 ALWAYS = 10**6
+PASSWORD = "proxypassword"
 OLDER = (b"older", '"x"', {})
 PAGE = b"<!DOCTYPE html>\n<html><body>Sign in to the guest network</body></html>"
 SIGN_IN, TAGGED, ACCEPTED = Answer(200, {}, PAGE), Answer(200, {"ETag": '"page"'}, PAGE), Answer(202, {"ETag": '"x"'}, b"<Accepted/>")
@@ -31,6 +38,10 @@ HEAD = ("write", lambda request: request.method == "HEAD")
 BEGIN = ("write", lambda request: "uploads=" in request.query)
 PART = ("write", lambda request: "partNumber=2" in request.query)
 COMPLETE = ("write", lambda request: request.method == "POST" and "uploadId" in request.query)
+UPLOADS = ("resume", lambda request: "uploads=" in request.query and request.method == "GET")
+PARTS = ("resume", lambda request: "part-number-marker" in request.query)
+MISSING = ("resume", lambda request: "partNumber=2" in request.query)
+RESUMED = ("resume", COMPLETE[1])
 PUT = ("small", lambda request: request.method == "PUT")
 ALL = ("write", lambda request: True)
 ALL_SMALL = ("small", lambda request: True)
@@ -230,6 +241,7 @@ TABLE = [
         (400, "RequestTimeout"), (409, "OperationAborted"), (400, "BadDigest"))),
     Row("the connection of a part ends", PART, Answer(drop=True), 2),
     Row("a part is stored, its answer is lost", PART, lambda test, request: Drop(), 1),
+    fails("a part is stored, its answers are lost for ever", PART, lambda test, request: Drop(), IO, " tries over ", environment={"ZTSTREAM_RETRY_SECONDS": "14"}),
     fails("a part is denied", PART, error(403, "AccessDenied"), IO, "do not allow it", output="older", before=True),
     fails("a part has another digest", PART, error(400, "BadDigest"), IO, "BadDigest", output="older", before=True),
     fails("no room for a part", PART, Answer(507), IO, "507", output="older", before=True),
@@ -271,6 +283,20 @@ TABLE = [
     fails("not completed, and it may not be looked at", ALL, write_only(lambda: error(403, "AccessDenied")), IO, "do not allow it"),
     fails("a PUT is done, its answer is lost, it may not be looked at", ALL_SMALL, write_only(Drop), IO, "is not known", output="whole"),
     fails("it exists, and may not be looked at", ALL_SMALL, write_only(lambda: error(412, "PreconditionFailed")), EXISTS, "exists already"),
+    # an upload that an earlier run began: one part is there
+    Row("uploads are listed at the third try", UPLOADS, Answer(503), 2),
+    Row("parts are listed at the third try", PARTS, Answer(drop=True), 2),
+    fails("uploads are not listed", UPLOADS, error(501, "NotImplemented"), IO, "NotImplemented", left=1),
+    fails("uploads are listed by a page", UPLOADS, SIGN_IN, INVALID, "does not list uploads as S3 does", left=1),
+    fails("parts may not be listed", PARTS, error(403, "AccessDenied"), IO, "do not allow it", left=1),
+    Row("a listing of parts that is cut", PARTS, changed(lambda answer: setattr(answer, "body", answer.body[:-30]))),
+    Row("a listing of parts in a circle", PARTS, said("<IsTruncated>false", "<IsTruncated>true"), ALWAYS),
+    Row("no upload is listed", UPLOADS, Answer(200, {}, b"<ListMultipartUploadsResult/>"), left=1),
+    Row("the part has other bytes than its ETag says", PARTS, said("&quot;", "&quot;0")),
+    fails("the upload is gone meanwhile", MISSING, error(404, "NoSuchUpload"), IO, "NoSuchUpload", left=1),
+    fails("what is missing is denied", MISSING, error(403, "AccessDenied"), IO, "do not allow it", left=1),
+    Row("it is completed, the answer is lost", RESUMED, lambda test, request: Drop()),
+    Row("it is not completed, the connection ends", RESUMED, Answer(drop=True)),
     # a small object
     Row("a PUT is answered 503", PUT, Answer(503), 2),
     Row("a PUT is done, its answer is lost", PUT, lambda test, request: Drop()),
@@ -312,6 +338,12 @@ class Faults(remote_server.Remote):
         self.cdn = remote_server.Server()
         self.cdn.__enter__()
         self.addCleanup(self.cdn.__exit__, None, None, None)
+        self.store.token = TOKEN
+        self.proxy = remote_server.Server()
+        self.proxy.__enter__()
+        self.addCleanup(self.proxy.__exit__, None, None, None)
+        proxy = self.proxy.origin.replace("//", f"//user:{PASSWORD}@")
+        self.environment.update(AWS_SESSION_TOKEN=TOKEN, HF_TOKEN=HUB_TOKEN, no_proxy="", http_proxy=proxy, https_proxy=proxy, all_proxy=proxy)
         self.cdn.hub.shared, self.server.hub.cdn = self.server.hub.shared, self.cdn.origin
 
     def words(self, way):
@@ -320,6 +352,7 @@ class Faults(remote_server.Remote):
         return {"read": (self.server.url("big.safetensors"), *local), "object": ("s3://in/big.safetensors", *local),
                 "folder": ("s3://in/f/", *local), "hub": ("hf://org/name", *local),
                 "write": ("s3://in/big.safetensors", "-o", "s3://out/m.zt", "--part-size", "5MiB"),
+                "resume": ("s3://in/big.safetensors", "-o", "s3://out/m.zt", "--part-size", "5MiB", "--resume"),
                 "small": ("s3://in/big.safetensors", "-o", "s3://out/m.zt")}[way]
 
     def set_up_row(self, row):
@@ -335,6 +368,10 @@ class Faults(remote_server.Remote):
         self.server.files["big.safetensors"] = self.content
         self.store.buckets["in"].update({"f/" + name: (content, '"x"', {}) for name, content in self.folder_files.items()})
         self.store.uploads.clear()
+        if way == "resume":
+            part = self.want[:5 * MIB]
+            self.store.uploads["earlier"] = {"bucket": "out", "key": "m.zt", "meta": {}, "algorithm": "",
+                                             "parts": {1: (part, f'"{hashlib.md5(part).hexdigest()}"', None)}}
         self.store.page, self.store.version, self.store.encodes, self.server.hub.page = 1000, 2, True, 1000
         self.objects.clear()
         if row.before:
@@ -345,10 +382,22 @@ class Faults(remote_server.Remote):
         (self.cdn if row.place is CDN else self.server).fault = fault
 
     def outcome(self, way):
-        content = self.objects.get("m.zt", (None,))[0] if way in ("write", "small") else (
+        content = self.objects.get("m.zt", (None,))[0] if way in ("write", "small", "resume") else (
             self.path("out.zt").read_bytes() if self.path("out.zt").exists() else None)
         names = {None: "absent", OLDER[0]: "older", self.want_folder if way in ("folder", "hub") else self.want: "whole"}
         return names.get(content, "other")
+
+    def run_row(self, words, environment):
+        """Status, and all that was said. Nothing of it has a secret, nor has the list of processes."""
+        started = subprocess.Popen([support.PROGRAM, "convert", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   env={**os.environ, **self.environment, **environment})
+        listed = b"".join(pathlib.Path(f"/proc/{started.pid}/{name}").read_bytes() for name in ("cmdline", "comm"))
+        out, errors = started.communicate(timeout=support.PATIENCE)
+        self.settle()
+        self.no_secret(listed + out + errors)
+        for secret in (PASSWORD, urllib.parse.quote(TOKEN, safe="")):
+            self.assertNotIn(secret.encode(), listed + out + errors)
+        return started.returncode, errors.decode().strip()
 
     def test_table(self):
         self.assertGreaterEqual(len(TABLE), 40)
@@ -361,19 +410,20 @@ class Faults(remote_server.Remote):
         for number, row in rows:
             self.set_up_row(row)
             way = row.place[0]
-            done = self.run_program("convert", *self.words(way), *["-f"] * row.before, env=row.environment)
+            status, said = self.run_row((*self.words(way), *["-f"] * row.before), row.environment)
             self.server.fault = self.cdn.fault = None
-            said = done.stderr.decode().strip()
-            print(f"{number:3} {way:6} {row.name:50} {done.returncode}  {self.outcome(way):6}  {len(self.store.uploads)} left  {said[-150:]}")
+            print(f"{number:3} {way:6} {row.name:50} {status}  {self.outcome(way):6}  {len(self.store.uploads)} left  {said[-150:]}")
             try:
-                self.assertEqual((done.returncode, self.outcome(way), len(self.store.uploads)), (row.status, row.output, row.left))
+                self.assertEqual((status, self.outcome(way), len(self.store.uploads)), (row.status, row.output, row.left))
                 self.assertIn(row.says, said)
                 if row.status != DONE:
-                    self.assertEqual(len(said.splitlines()), 1)
-                if row.left:
+                    self.assertFalse("14" in row.environment.values() and "over 0 s" in said)
+                    self.assertEqual(len(said.splitlines()), 1 + (row.place is MISSING))
+                if row.left and row.place not in (UPLOADS, PARTS):
                     self.assertIn("aws s3api abort-multipart-upload --bucket out --key 'm.zt' --upload-id", said)
                 self.assertEqual([name for name in self.entries() if name != "out.zt"], before)
                 self.assertFalse([request for request in self.cdn.requests if "authorization" in request.headers])
+                self.assertEqual(self.proxy.requests, [])
             except AssertionError as fault:
                 wrong.append(f"{row.name}: {fault}\n{said}")
         self.assertEqual(wrong, [], "\n".join(wrong))

@@ -482,7 +482,7 @@ class Faults(remote_server.Remote):
         self.assertEqual(list(make_safetensors.read(self.path("one.safetensors"))[0]), ["http://a?b"])
 
     def test_what_is_no_input(self):
-        for url, says in (("ftp://host/x.zt", "https, http, s3 and hf"), ("gs://bucket/x", "storage.googleapis.com"), ("file:///x", "name the path")):
+        for url, says in (("ftp://host/x.zt", "https, http, s3 and hf"), ("gs://bucket/x", "storage.googleapis.com"), ("az://container/x", "SAS"), ("abfss://c@a/x", "SAS"), ("r2://b/x", "r2.cloudflarestorage.com"), ("file:///x", "name the path")):
             self.fail_with(support.UNSUPPORTED, "inspect", url, says=says)
         self.fail_with(support.USAGE, "inspect", self.server.origin + "/web/", says="folders are not listed")
         self.fail_with(support.UNSUPPORTED, "convert", self.file, "-o", self.server.url("x.zt"), says="nothing is written over http")

@@ -85,6 +85,31 @@ class Stores(Remote):
             with self.assertRaisesRegex(ztstream.Error, "there is no profile 'other'"):
                 ztstream.open("s3://closed/v.zt", **{**options, "profile": "other"})
 
+    def test_headers_and_continued_uploads(self):
+        """Of 40 MB, which is three parts: the second is denied at first, and the others are not sent again."""
+        store, payer = self.server.store, {"s3_headers": {"x-amz-request-payer": "requester", "x-amz-acl": "private"}}
+        values = numpy.arange(10_000_000, dtype="f4")
+        denied, kept = ["partNumber=2&"], set()
+
+        def fault(request):
+            if "part-number-marker" in request.query:
+                kept.update(*(upload["parts"] for upload in store.uploads.values()))
+            refused = "x-amz-request-payer" not in request.headers or any(each in request.query for each in denied)
+            return remote_server.error(403, "AccessDenied") if refused else None
+        self.server.fault = fault
+        with self.assertRaisesRegex(ztstream.Error, "AccessDenied"):
+            ztstream.save_file({"v": values}, "s3://open/v.zt", resume=True, **payer)
+        denied.clear()
+        self.server.requests.clear()
+        ztstream.save_file({"v": values}, "s3://open/v.zt", resume=True, **payer)
+        sent = {int(request.arguments["partNumber"]) for request in self.server.requests if "partNumber" in request.query}
+        self.assertEqual(sent, {1, 2, 3} - kept)
+        self.assertFalse(store.uploads)
+        with ztstream.open("s3://open/v.zt", **payer) as file:
+            self.assertTrue((file["v"].numpy() == values).all())
+        with self.assertRaisesRegex(ztstream.Error, "AccessDenied"):
+            ztstream.open("s3://open/v.zt")
+
     def test_a_commit_of_each(self):
         """A repository is read at one commit from opening on; who opens it again reads the next one."""
         self.server.fault = None

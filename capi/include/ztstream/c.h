@@ -127,6 +127,9 @@ typedef struct zts_reader_options {
   /* Paths of the bases of deltas (docs/DELTA.md); null and 0 (default): they lie beside the deltas. */
   const char* const* base;
   size_t bases;
+  /* Headers for "s3://", as "x-amz-request-payer=requester" (docs/REMOTE.md); null and 0 (default). */
+  const char* const* s3_headers;
+  size_t s3_header_count;
 } zts_reader_options;
 ZTS_API void zts_reader_options_init(zts_reader_options* options, size_t size);
 
@@ -327,6 +330,9 @@ typedef struct zts_writer_options {
   const char* region;
   const char* endpoint_url;
   int no_sign_request;
+  int resume; /* 1: an upload to "s3://" that ended early is continued; default 0 */
+  const char* const* s3_headers;
+  size_t s3_header_count;
 } zts_writer_options;
 ZTS_API void zts_writer_options_init(zts_writer_options* options, size_t size);
 
