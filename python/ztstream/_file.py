@@ -2,7 +2,6 @@
 import ctypes
 import difflib
 import fnmatch
-import html
 import itertools
 import os
 import re
@@ -12,8 +11,9 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from . import _c, _json, _ring, _types
 from ._errors import ArgumentError, MisuseError, NotFoundError
+from ._notebook import page_of
 from ._part import SHAPES, Part, Report, Tensor
-from ._reader import is_url, open_buffer, open_object, open_paths, opened_by_fsspec, options_of, shown
+from ._reader import as_written, columns, is_url, open_buffer, open_object, open_paths, opened_by_fsspec, options_of, shown
 from ._slices import Numpy, Torch, sliced
 from ._state import restored
 
@@ -23,7 +23,6 @@ _RANGE = struct.Struct("@NNQQP")
 _PATH = 8  # in a row of objects: of a file of the model
 _LONG = 4 << 20  # bytes from which a read is one that Ctrl-C should end
 _FEW = 100000  # names among which near ones are looked for
-_ROWS = 200  # of a table
 _MANY = 64  # handles after which those of all tensors are asked for at once
 
 
@@ -74,6 +73,7 @@ class File(Mapping[str, Tensor]):
         self._dequantized: Dict[str, "File"] = {}
         self._texts: Dict[int, str] = {}
         self._names: Optional[List[str]] = None
+        self._order: Optional[Sequence[int]] = None
         self._places: Dict[int, Any] = {}  # of a mapped file, by the address of its path
         self._table: Optional[bytearray] = None  # of all objects, once many were asked for
         self._parts: Optional[bytearray] = None  # of all components, likewise
@@ -256,16 +256,27 @@ class File(Mapping[str, Tensor]):
     def __contains__(self, name) -> bool:
         return self._find(name)[0] is not None
 
+    def _in_order(self):
+        """The numbers of all objects. Manifests of .zt files are sorted by name; here they are as written, as their bytes lie."""
+        if self._order is None:
+            first, = columns(self._objects_table(), _OBJECT, 7)
+            files, offsets = columns(self._components_table(), _COMPONENT, 6, 7)
+            self._order = range(len(first)) if self.format != "zt" else as_written(
+                first, files, offsets, self._text if len(self._sources) == 1 else None)
+        return self._order
+
     def _all(self):
         """(number, row) of each object: of files of the model too."""
         self._check()
-        return enumerate(_OBJECT.iter_unpack(self._objects_table()))
+        rows = list(_OBJECT.iter_unpack(self._objects_table()))
+        return [(i, rows[i]) for i in self._in_order()]
 
     def _all_names(self):
         held = self._pointer()
         if self._names is None:
             name_at = _c.name_at
-            self._names = [name_at(row[0], row[1]) for _, row in self._all() if not row[_PATH]]
+            names, sizes, paths = columns(self._objects_table(), _OBJECT, 0, 1, _PATH)
+            self._names = [name_at(names[i], sizes[i]) for i in self._in_order() if not paths[i]]
         del held
         return self._names
 
@@ -554,15 +565,7 @@ class File(Mapping[str, Tensor]):
 
     def _repr_html_(self) -> str:
         """A table of the tensors, for notebooks."""
-        if self._held is None:
-            return html.escape(repr(self))
-        rows = "".join("<tr>" + "".join(f"<td>{html.escape(str(each))}</td>" for each in row) + "</tr>" for row in (
-            (name, tensor.type, list(tensor.shape), getattr(tensor, "encoding", "") if tensor._components else "",
-             sum(part.nbytes for part in tensor.parts.values() if not part._unreadable))
-            for name, tensor in itertools.islice(self.items(), _ROWS)))
-        more = f"<p>and {len(self) - _ROWS} more</p>" if len(self) > _ROWS else ""
-        head = "".join(f"<th>{each}</th>" for each in ("name", "type", "shape", "stored as", "bytes"))
-        return f"<p>{html.escape(repr(self)[1:-1])}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{more}"
+        return page_of(self)
 
     def _ipython_key_completions_(self) -> List[str]:
         """The names, for the key that is completed after file["."""
@@ -579,10 +582,14 @@ def load_file(path, names: Optional[Iterable[str]] = None, *, framework: str = "
 
     framework: "numpy" or "torch"; device: of torch tensors. The rest are options of open().
     """
+    with open(path, **options) as file:
+        return _loaded(file, names, framework, device)
+
+
+def _loaded(file, names, framework, device):
     if framework not in ("numpy", "torch"):
         raise ArgumentError(f"framework is 'numpy' or 'torch', not {framework!r}")
-    with open(path, **options) as file:
-        return file.numpy(names) if framework == "numpy" else file.torch(names, device=device)
+    return file.numpy(names) if framework == "numpy" else file.torch(names, device=device)
 
 
 def load(source, *, framework: str = "numpy", device="cpu", **options) -> Any:
@@ -591,7 +598,5 @@ def load(source, *, framework: str = "numpy", device="cpu", **options) -> Any:
     That of torch.save is nested likewise: what holds neither tensors nor plain values is left out of it, as File.warnings says.
     framework, device, options: as of load_file.
     """
-    if framework not in ("numpy", "torch"):
-        raise ArgumentError(f"framework is 'numpy' or 'torch', not {framework!r}")
     with open(source, **options) as file:
-        return restored(file.numpy() if framework == "numpy" else file.torch(device=device), file.attributes)
+        return restored(_loaded(file, None, framework, device), file.attributes)

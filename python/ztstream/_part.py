@@ -1,6 +1,7 @@
 """Handles: Tensor, a named tensor of an open file, and Part, the bytes of one or of several parts of one."""
 import ctypes
 import operator
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -106,7 +107,10 @@ class Part:
         """(file, offset, length) of the stored bytes; None where they do not lie there as they are."""
         if self._offset == _c.UNKNOWN:
             return None
-        return self._file._text(self._path), self._offset, self._length
+        path = self._file._text(self._path)
+        root, of, shard = path.rpartition(": shard ")  # of zTensor 2.0, which is looked for beside its root by this name first
+        beside = f"{os.path.splitext(root)[0]}-{shard}.zt"
+        return beside if of and os.path.exists(beside) else path, self._offset, self._length
 
     @property
     def shape(self) -> Tuple[int, ...]:

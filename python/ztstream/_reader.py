@@ -139,3 +139,23 @@ def open_object(file, options):
     reader = Reader((source, file), raised)
     reader.ask(_c.c.reader_open_source, byref(source), options, reader.out)
     return reader
+
+
+def columns(table, row, *at):
+    """Words of each row, as lists."""
+    words = memoryview(table).cast("N")
+    return [words[i::row.size // words.itemsize].tolist() for i in at]
+
+
+def as_written(first, files, offsets, text):
+    """The numbers of objects, of which the first components are given, in the order in which their bytes lie.
+
+    files, offsets: of each component. text(file): by which shards are sorted; None leaves several inputs in their order.
+    """
+    names = dict.fromkeys(files)
+    ranks = {each: i for i, each in enumerate(sorted(names, key=text) if text else names)}
+    keys = offsets if len(ranks) < 2 else [(ranks[file], offset) for file, offset in zip(files, offsets)]
+    if first != list(range(len(keys))):  # one that has none lies nowhere
+        last = max(keys, default=0)
+        keys = [keys[each] if each < len(keys) else last for each in first]
+    return sorted(range(len(first)), key=keys.__getitem__)

@@ -46,6 +46,30 @@ class Reading(Case):
             self.assertEqual([name for name, _ in file.items()], [tensor.name for tensor in file.values()])
             self.assertEqual((file.format, file.version, file.attributes, file.warnings), ("zt", "1.2.0", {"step": 3}, []))
 
+    def test_order(self):
+        """As written, of every version, compressed or not, in shards, of several files; and so do states come back."""
+        values = {name: numpy.full(500, i, "f4") for i, name in enumerate(("z", "layers.10.w", "layers.9.w", "a", "m"))}
+        path = self.path("order.zt")
+        for options in ({}, {"compress": "zstd", "min_gain": -1}, {"spec": "2.0"}, {"spec": "1.1"}, {"spec": "0.1"}):
+            ztstream.save_file(values, path, overwrite=True, **options)
+            with ztstream.open(path) as file:
+                for names in (list(file), [t.name for t in file.values()], [n for n, _ in file.items()], list(file.numpy())):
+                    self.assertEqual(names, list(values), options)
+                self.assertTrue(all(file.numpy()[name][0] == value[0] and file[name][0] == value[0] for name, value in values.items()))
+        self.assertEqual(list(ztstream.load(path)), list(values))
+        ztstream.save_file({"empty": numpy.empty(0), "c": numpy.ones(3), "b": numpy.ones(2)}, self.path("other.zt"))
+        with ztstream.open(path, self.path("other.zt")) as file:
+            self.assertEqual([name for name in file if name != "empty"], [*values, "c", "b"])
+        for spec in ("1.2", "2.0"):
+            ztstream.save_file(values, path, overwrite=True)
+            ztstream.convert(path, self.path(f"shards{spec}.zt"), spec=spec, shards=3)
+            with ztstream.open(self.path(f"shards{spec}.zt" + ".index.json" * (spec == "1.2"))) as file:
+                self.assertEqual([float(t[0]) for t in file.values()], [float(values[name][0]) for name in file])
+                self.assertEqual(list(file), list(values))
+                for tensor in file.values():  # the file, also of a shard
+                    path, offset, length = tensor.location
+                    self.assertEqual(pathlib.Path(path).read_bytes()[offset:offset + length], values[tensor.name].tobytes())
+
     def test_delta(self):
         """What differs from a base is the model, with the base beside it or named."""
         values, delta, moved = dict(self.values, a=self.values["a"] + 1), self.path("delta.zt"), self.path("moved.zt")
@@ -674,7 +698,7 @@ class Surroundings(Case):
         self.assertIn("&lt;scale&gt;", page)
         self.assertNotIn("<scale>", page)
         self.assertEqual(file._ipython_key_completions_(), list(file))
-        for name, near in (("layers.0.wieght", "near it: 'layers.0.weight'"), ("layers.0", "near it: 'layers.0.bias', 'layers.0.weight'"),
+        for name, near in (("layers.0.wieght", "near it: 'layers.0.weight'"), ("layers.0", "near it: 'layers.0.weight', 'layers.0.bias'"),
                            ("zzz", None)):
             for call in (lambda: file[name], lambda: file.numpy([name])):
                 with self.subTest(name), self.assertRaises(KeyError) as raised:

@@ -113,7 +113,7 @@ x: changed by 0.5 of its norm, at most 0.5
             whole = held[0] if name == "norm" else numpy.concatenate(held, axis=int(name[0] == "o"))
             self.assertTrue(numpy.array_equal(whole, array), name)
         done = self.run_script(ROOT / "examples/python/tensor_parallel.py", "m.zt", 1, 2)
-        self.assertEqual((done.stdout, done.stderr), ("norm (3,)\no_proj.weight (6, 2)\nq_proj.weight (2, 6)\n", ""))
+        self.assertEqual((done.stdout, done.stderr), ("q_proj.weight (2, 6)\no_proj.weight (6, 2)\nnorm (3,)\n", ""))
 
     def test_notebook(self):
         ztstream.save_file({"layers.0.w": numpy.ones((2, 3)), "b": numpy.ones(2)}, self.folder / "m.zt")
