@@ -17,12 +17,13 @@ _ztstream() {
     show) options='--from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
     verify) options='--dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --against --canonical --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
     extract) options='-o --output --to -f --force --no-sync --resume --shard-size --dtype --on-overflow --allow-loss --dequantize --include --exclude --rename --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    apply) options='--no-sign-request --profile --region --endpoint-url --header -T --threads --memory --progress --json -q --quiet -h --help' ;;
     diff) options='--dequantize --include --exclude --rename --atol --rtol --attributes --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     id) options='--digest --include --exclude --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
     bench) options='--from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -o --output --for --limit --runs -T --threads --memory --progress --json -q --quiet -h --help' ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
-    values='convert join inspect show verify extract diff id bench'
+    values='convert join inspect show verify extract apply diff id bench'
     [[ $cur != -* ]] || values='-h --help --version'
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
     return

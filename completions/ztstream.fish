@@ -1,6 +1,6 @@
 # fish completion for ztstream; scripts/reference.py writes it
 
-set -l commands convert join inspect show verify extract diff id bench
+set -l commands convert join inspect show verify extract apply diff id bench
 complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -f -a "$commands"
 
 # The names of the tensors of the file on the line.
@@ -62,22 +62,22 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l base -r -d 'The base of a delta; convert: store what differs from it'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l variant -x -d 'Read this variant of the weights of a folder, e.g. fp16'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l follow-links -d 'Allow shards and data that are links out of the folder'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l no-sign-request -d 'Ask S3 without credentials'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l profile -x -d 'Ask S3 as a profile of the AWS tools'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l region -x -d 'The region of S3'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l endpoint-url -x -d 'Another store than AWS'\''s that speaks S3'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l header -x -d 'A header for S3: x-amz-storage-class=GLACIER_IR'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract apply diff id bench' -l no-sign-request -d 'Ask S3 without credentials'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract apply diff id bench' -l profile -x -d 'Ask S3 as a profile of the AWS tools'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract apply diff id bench' -l region -x -d 'The region of S3'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract apply diff id bench' -l endpoint-url -x -d 'Another store than AWS'\''s that speaks S3'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract apply diff id bench' -l header -x -d 'A header for S3: x-amz-storage-class=GLACIER_IR'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l files -x -a 'all none' -d 'Files to take along: all, none, or patterns of paths'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l npy-void -x -a 'bf16 f8_e4m3fn f8_e5m2' -d 'Element type of npy'\''s '\''|V'\'' arrays, e.g. bf16'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -s o -l output -r -d 'Where the result would go; else the input'\''s folder'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l for -x -d 'Estimate for as many bytes of such input'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l limit -x -d 'Bytes each run takes at most'
 complete -c ztstream -n '__fish_seen_subcommand_from bench' -l runs -x -d 'Runs of each measurement; the median counts'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -s T -l threads -x -d 'Workers; 0: all usable'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l memory -x -d 'Limit on data in flight'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract diff id bench' -l progress -x -a 'auto always never' -d 'auto, always or never'
-complete -c ztstream -n '__fish_seen_subcommand_from convert join inspect show verify extract diff id bench' -l json -d 'The result, or the error, as one JSON object'
-complete -c ztstream -n '__fish_seen_subcommand_from convert join inspect show verify extract diff id bench' -s q -l quiet -d 'No progress, summary or warnings'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract apply diff id bench' -s T -l threads -x -d 'Workers; 0: all usable'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract apply diff id bench' -l memory -x -d 'Limit on data in flight'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect show verify extract apply diff id bench' -l progress -x -a 'auto always never' -d 'auto, always or never'
+complete -c ztstream -n '__fish_seen_subcommand_from convert join inspect show verify extract apply diff id bench' -l json -d 'The result, or the error, as one JSON object'
+complete -c ztstream -n '__fish_seen_subcommand_from convert join inspect show verify extract apply diff id bench' -s q -l quiet -d 'No progress, summary or warnings'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect extract diff' -s v -l verbose -d 'Say more'
 complete -c ztstream -s h -l help -d 'The options of the program or of a command'
 complete -c ztstream -n "not __fish_seen_subcommand_from $commands" -l version -d 'Versions of the program, the formats, the packages'

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """try-deltas.py - what deltas take (docs/DELTA.md): sizes beside the exclusive or under zstd -1, which other programs ship, and
-bounds; then speeds beside `diff`, `cp`, a raw conversion and a folder of exclusive ors applied with numpy and zstandard.
+bounds; then speeds beside `diff`, `cp`, a raw conversion and a folder of exclusive ors applied with numpy and zstandard, and of
+chains; memory with checkpoints of holes. scripts/delta-trial.sh tries that values are right.
 
-usage: try-deltas.py [--mib N] [--speed-mib N] [--threads N] [--folder DIR] [--runs N] [--no-speed]
+usage: try-deltas.py [--mib N] [--speed-mib N] [--threads N] [--folder DIR] [--runs N] [--only sizes|speeds|chain|holes] [--holes-gb N]
 """
 import argparse
 import os
@@ -146,6 +147,51 @@ def speeds(folder, mib, threads, runs):
         print(f"| {name} | {median:.2f} | {size / median / 1e9:.2f} |", flush=True)
 
 
+def chain(folder, mib, threads, runs, deltas=64):
+    """A chain of deltas, each after a step of 7.5e-7, beside the last one alone."""
+    rng = np.random.default_rng(3)
+    model, t = weights(rng, mib << 19), ("-T", threads, "--no-sync", "-f", "-q")
+    safetensors(folder / "c0.safetensors", "BF16", {"w": model})
+    before = folder / "c0.safetensors"
+    for i in range(1, deltas + 1):
+        model = update(rng, model, 7.5e-7)
+        safetensors(folder / "step.safetensors", "BF16", {"w": model})
+        if i == deltas:
+            run("convert", before, "-o", folder / "last.zt", *t)
+        run("convert", folder / "step.safetensors", "--base", before, "-o", folder / f"c{i}.zt", *t)
+        before = folder / f"c{i}.zt"
+    run("convert", folder / "step.safetensors", "--base", folder / "last.zt", "-o", folder / "one.zt", *t)
+    medians = [statistics.median(run("convert", path, "-o", folder / "made.zt", *t) for _ in range(runs))
+               for path in (folder / "one.zt", before)]
+    print(f"\n{mib} MiB of bf16, {threads} threads: one delta {medians[0]:.2f} s, a chain of {deltas} {medians[1]:.2f} s: "
+          f"{medians[0] / medians[1]:.2f} of its speed", flush=True)
+
+
+def holes(folder, gigabytes, threads):
+    """Two checkpoints of holes, of which one value differs: the delta, and what it makes, in how much memory?"""
+    import json
+    each, count = 4_000_000_000, max(1, gigabytes // 4)
+    names = {f"layers.{i}.weight": {"dtype": "BF16", "shape": [each // 2], "data_offsets": [i * each, (i + 1) * each]} for i in range(count)}
+    text = json.dumps(names).encode()
+    text += b" " * (-len(text) % 8)
+    for name in ("h0", "h1"):
+        with open(folder / f"{name}.safetensors", "wb") as out:
+            out.write(len(text).to_bytes(8, "little") + text)
+            out.truncate(8 + len(text) + count * each)
+            if name == "h1":
+                out.seek(8 + len(text) + count * each // 2)
+                out.write(b"\1\1")
+    for what, words in (("made", ("convert", folder / "h1.safetensors", "--base", folder / "h0.safetensors", "-o", folder / "h.zt")),
+                        ("read", ("verify", folder / "h.zt", "--base", folder / "h0.safetensors")),
+                        ("applied where it lies", ("apply", folder / "h.zt", folder / "h0.safetensors"))):
+        starter = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, " \
+            "stderr=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)"
+        started = time.perf_counter()
+        peak = float(subprocess.run([sys.executable, "-c", starter, PROGRAM, *map(str, words), "-T", str(threads)], check=True,
+                                    capture_output=True).stdout)
+        print(f"{gigabytes} GB of holes, {threads} threads: {what} in {time.perf_counter() - started:.0f} s and {peak:.0f} MiB", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--mib", type=int, default=64)
@@ -153,12 +199,19 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--folder")
-    parser.add_argument("--no-speed", action="store_true")
+    parser.add_argument("--only", choices=("sizes", "speeds", "chain", "holes"))
+    parser.add_argument("--holes-gb", type=int, default=100)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        sizes(pathlib.Path(name), options.mib)
-        if not options.no_speed:
-            speeds(pathlib.Path(name), options.speed_mib, options.threads, options.runs)
+        folder = pathlib.Path(name)
+        if options.only in (None, "sizes"):
+            sizes(folder, options.mib)
+        if options.only in (None, "speeds"):
+            speeds(folder, options.speed_mib, options.threads, options.runs)
+        if options.only in (None, "chain"):
+            chain(folder, options.mib, options.threads, options.runs)
+        if options.only in (None, "holes"):
+            holes(folder, options.holes_gb, options.threads)
 
 
 if __name__ == "__main__":

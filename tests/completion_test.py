@@ -20,7 +20,7 @@ import make_safetensors
 
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
 COMPLETIONS = ROOT / "completions"
-COMMANDS = ["convert", "join", "inspect", "show", "verify", "extract", "diff", "id", "bench"]
+COMMANDS = ["convert", "join", "inspect", "show", "verify", "extract", "apply", "diff", "id", "bench"]
 
 
 def options(*command):

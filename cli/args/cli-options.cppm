@@ -15,6 +15,7 @@ int RunVerify(const Args& args);
 int RunExtract(const Args& args);
 int RunDiff(const Args& args);
 int RunId(const Args& args);
+int RunApply(const Args& args);
 int RunShow(const Args& args);
 int RunBench(const Args& args);
 
@@ -29,7 +30,8 @@ enum CommandBit : unsigned {
   kId = 64,
   kBench = 128,
   kShow = 256,
-  kEvery = 2 * kShow - 1,  // kShow is the last
+  kApply = 512,
+  kEvery = 2 * kApply - 1,  // kApply is the last
   // For options of the program itself, which every command accepts.
   kProgram = 0,
 };

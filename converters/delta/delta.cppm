@@ -37,11 +37,19 @@ std::string Described(const std::string& name, const std::string& id);
 // The model of which `delta`, as OpenZt gives it, has the differences from `base`. Names, types and
 // shapes of the base are compared here, and its id if both are known; else, with `sample`, digests
 // of some of its chunks. Each chunk is compared with its digest before it is served. `base_path` is
-// for messages. kInvalidArgument if it is another base.
+// for messages. kInvalidArgument if it is another base. Without a base (null) UpdateFromDelta alone
+// gets at what is made of it.
 StatusOr<std::unique_ptr<TensorSource>> OpenDelta(std::unique_ptr<TensorSource> delta,
                                                   const DeltaOrigin& origin,
                                                   std::unique_ptr<TensorSource> base,
                                                   const std::string& base_path, bool sample);
+
+// Makes a range of `model` in memory that holds the same range of the base. The digest of each chunk
+// is compared; chunks that hold neither version are read with the base. kInvalidArgument if it is
+// in memory alone. Of other sources, and of what is no difference, as TensorSource::Read. `dry`: only
+// finds out whether that would be so, and changes nothing.
+Status UpdateFromDelta(TensorSource& model, ComponentId id, std::uint64_t offset,
+                       std::span<std::byte> memory, bool dry);
 
 // What is wrong with an object, of a file of differences that was opened as it is stored.
 struct DeltaProblem {
@@ -49,6 +57,32 @@ struct DeltaProblem {
 };
 // Checks the structure of all objects of a delta, and decodes their frames. Needs no base.
 StatusOr<std::vector<DeltaProblem>> CheckDeltas(TensorSource& delta);
+
+// True if a checkpoint holds all that `model` is: OpenDelta without a base. Digests are compared.
+StatusOr<bool> HoldsResults(TensorSource& model, TensorSource& checkpoint);
+
+// How a checkpoint is changed where it lies.
+struct ApplyOptions {
+  unsigned threads = 0;                          // 0 means UsableThreads()
+  std::uint64_t memory_bytes = 0;                // see MemoryFor
+  const std::atomic<bool>* cancelled = nullptr;  // may be null
+  std::function<void(std::uint64_t bytes, std::uint64_t total)> progress = {};  // of reading
+};
+// What was changed.
+struct Applied {
+  std::uint64_t tensors = 0, files = 0;    // that changed; files of the model
+  std::uint64_t bytes = 0;                 // that the journal had for them
+  std::vector<std::string> warnings = {};  // what the checkpoint lacks of the model
+};
+// Goes on with an ApplyInPlace that was interrupted; false if none was. Errors name the file.
+StatusOr<bool> FinishJournal(const std::string& path);
+// Changes the checkpoint at `path`, a safetensors file, a folder of them or a raw .zt file, to
+// `model`: OpenDelta of it. All is read and checked, and written to a journal (JournalOf), before a
+// byte is changed. kUnimplemented, and nothing is changed, if tensors come, go or change their shape,
+// or do not lie raw in files of their own. `checkpoint` was opened with as_stored. Errors name the
+// file.
+StatusOr<Applied> ApplyInPlace(const std::string& path, TensorSource& checkpoint,
+                               TensorSource& model, const ApplyOptions& options);
 
 // How the objects of a plan are stored as differences.
 struct DeltaCounts {

@@ -88,12 +88,13 @@ class DeltaSource final : public WrappedSource {
  public:
   DeltaSource(std::unique_ptr<TensorSource> delta, DeltaOrigin origin,
               std::unique_ptr<TensorSource> base, std::string base_path)
-      : WrappedSource(std::vector<TensorSource*>{delta.get(), base.get()}),
+      : WrappedSource(base == nullptr ? std::vector<TensorSource*>{delta.get()}
+                                      : std::vector<TensorSource*>{delta.get(), base.get()}),
         delta_(std::move(delta)),
         base_(std::move(base)),
         origin_(std::move(origin)),
         base_path_(std::move(base_path)),
-        base_id_(KnownId(*base_)) {}
+        base_id_(base_ == nullptr ? "" : KnownId(*base_)) {}
 
   const DeltaOrigin& origin() const { return origin_; }
   std::size_t uneven() const { return uneven_; }
@@ -105,10 +106,12 @@ class DeltaSource final : public WrappedSource {
     file_ = delta_->file({});
     for (const std::string& file : delta_->other_files()) AddOtherFile(file);
     for (const std::string& file : delta_->part_files()) AddPartFile(file);
-    AddOtherFile(base_path_);
-    for (const std::string& file : base_->other_files()) AddOtherFile(file);
     for (const ShardFile& shard : delta_->shards()) AddShard(shard);
-    for (std::uint32_t i = 0; i < base_->objects().size(); ++i)
+    if (base_ != nullptr) AddOtherFile(base_path_);
+    if (base_ != nullptr) {
+      for (const std::string& file : base_->other_files()) AddOtherFile(file);
+    }
+    for (std::uint32_t i = 0; base_ != nullptr && i < base_->objects().size(); ++i)
       base_objects_.emplace(base_->objects()[i].name, i);
     ZT_RETURN_IF_ERROR(Declare());
     ZT_RETURN_IF_ERROR(CountUneven());
@@ -125,7 +128,6 @@ class DeltaSource final : public WrappedSource {
     const Made* const made = MadeOf(id);
     if (made == nullptr) return WrappedSource::Read(id, offset, out);
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
-    std::vector<std::byte> whole;  // of a chunk that is wanted in part
     while (!out.empty()) {
       const std::size_t k = offset / made->part.chunk;
       const std::uint64_t begin = std::uint64_t{k} * made->part.chunk;
@@ -134,12 +136,33 @@ class DeltaSource final : public WrappedSource {
       if (take == bytes) {
         ZT_RETURN_IF_ERROR(ReadChunk(*made, k, out.first(bytes)));
       } else {
-        whole.resize(bytes);
-        ZT_RETURN_IF_ERROR(ReadChunk(*made, k, whole));
-        std::memcpy(out.data(), whole.data() + skip, take);
+        ZT_ASSIGN_OR_RETURN(const auto whole, Recent(*made, k, bytes));
+        std::memcpy(out.data(), whole->data() + skip, take);
       }
       out = out.subspan(take);
       offset += take;
+    }
+    return OkStatus();
+  }
+
+  // The chunk that begins there; null if it is not made.
+  const DeltaChunk* ChunkAt(ComponentId id, std::uint64_t offset) const {
+    const Made* const made = MadeOf(id);
+    return made == nullptr ? nullptr : &made->part.chunks[offset / made->part.chunk];
+  }
+
+  // See UpdateFromDelta.
+  Status Update(ComponentId id, std::uint64_t offset, std::span<std::byte> memory, bool dry) {
+    const Made* const made = MadeOf(id);
+    if (made == nullptr) return dry ? OkStatus() : Read(id, offset, memory);
+    ZT_RETURN_IF_ERROR(CheckRange(id, offset, memory.size()));
+    const std::uint64_t step = made->part.chunk;
+    const bool whole = offset + memory.size() == made->part.bytes;
+    if (!memory.empty() && (offset % step != 0 || (!whole && memory.size() % step != 0)))
+      return InvalidArgument("memory is changed by whole chunks");
+    for (std::uint64_t at = 0; at < memory.size(); at += step) {
+      const auto chunk = memory.subspan(at, std::min<std::uint64_t>(step, memory.size() - at));
+      ZT_RETURN_IF_ERROR(UpdateChunk(*made, (offset + at) / step, chunk, dry));
     }
     return OkStatus();
   }
@@ -165,7 +188,7 @@ class DeltaSource final : public WrappedSource {
       if (made != nullptr && made->base) of_base.push_back(made->base->id());
     }
     delta_->WillRead(of_delta);
-    base_->WillRead(of_base);
+    if (base_ != nullptr) base_->WillRead(of_base);
   }
 
  private:
@@ -192,7 +215,10 @@ class DeltaSource final : public WrappedSource {
 
   Status Wrong(const std::string& why) const {
     return InvalidArgument("it is a delta of " + Described(origin_.base_name, origin_.base_id) +
-                           ", and " + Described(base_path_, base_id_) + " is another: " + why);
+                           ", and " +
+                           (base_id_.empty() ? Quote(base_path_) + " ('ztstream id' tells its id)"
+                                             : Described(base_path_, base_id_)) +
+                           " is another: " + why);
   }
 
   // Declares the objects. Those that take no room in the file lie at one place; they are sorted.
@@ -252,7 +278,7 @@ class DeltaSource final : public WrappedSource {
         at += chunk.frame;
         needs_base = needs_base || chunk.kind != DeltaKind::kPlanes;
       }
-      if (needs_base) {
+      if (needs_base && base_ != nullptr) {
         if (found == base_objects_.end()) return Wrong("it has no tensor " + Quote(name));
         ZT_ASSIGN_OR_RETURN(made->base, FindInBase(found->second, part));
       }
@@ -271,14 +297,13 @@ class DeltaSource final : public WrappedSource {
       ZT_RETURN_IF_ERROR(WithFile(base_->CheckReadable(index), base_path_));
       AnyOrder reader(*base_, {index, c});
       if (reader.possible()) return reader;
-      return WithFile(Unsupported("a base must be readable in any order; convert it to .zt first"),
-                      base_path_);
+      return WithFile(Unsupported("a base must be readable in any order"), base_path_);
     }
     return Wrong("tensor " + Quote(object.name) + " has another type or shape there");
   }
 
   Status CountUneven() {
-    const DeltaSource* const below = FindDeltaIn(*base_);
+    const DeltaSource* const below = base_ == nullptr ? nullptr : FindDeltaIn(*base_);
     if (below == nullptr) return OkStatus();
     bool any = false;
     for (const Served& served : parts_) {
@@ -354,6 +379,8 @@ class DeltaSource final : public WrappedSource {
   // Makes chunk `k` in `out`: the base's, changed in place.
   Status ReadChunk(const Made& made, std::size_t k, std::span<std::byte> out) const {
     const DeltaChunk& chunk = made.part.chunks[k];
+    if (chunk.kind != DeltaKind::kPlanes && !made.base)
+      return FailedPrecondition("its base is in memory, where alone it can be changed");
     if (chunk.kind != DeltaKind::kPlanes)
       ZT_RETURN_IF_ERROR(made.base->Read(std::uint64_t{k} * made.part.chunk, out));
     Status status = OkStatus();
@@ -368,7 +395,50 @@ class DeltaSource final : public WrappedSource {
       std::vector<std::byte> again;
       ZT_RETURN_IF_ERROR(CheckBase(made, k, again));
     }
-    if (!status.ok()) return status;
+    return status.ok() ? WrongResult(k) : status;
+  }
+
+  // A chunk of which a part is wanted; the last few are kept.
+  StatusOr<std::shared_ptr<const std::vector<std::byte>>> Recent(const Made& made, std::size_t k,
+                                                                 std::size_t bytes) {
+    constexpr std::size_t kMost = 4;
+    const auto find = [&] {
+      return std::ranges::find(recent_, std::make_pair(&made, k), &Held::key);
+    };
+    {
+      const zt::internal::MutexLock lock(mutex_);
+      const auto found = find();
+      if (found != recent_.end()) return found->bytes;
+    }
+    const auto made_now = std::make_shared<std::vector<std::byte>>(bytes);
+    ZT_RETURN_IF_ERROR(ReadChunk(made, k, *made_now));
+    const zt::internal::MutexLock lock(mutex_);
+    if (find() == recent_.end()) recent_.push_front({{&made, k}, made_now});
+    if (recent_.size() > kMost) recent_.pop_back();
+    return std::shared_ptr<const std::vector<std::byte>>(made_now);
+  }
+
+  // A chunk in memory. It is changed only once the result is known to be right.
+  Status UpdateChunk(const Made& made, std::size_t k, std::span<std::byte> memory, bool dry) const {
+    if (dry && made.base) return OkStatus();
+    const DeltaChunk& chunk = made.part.chunks[k];
+    const std::uint64_t held = Xxh3(memory);
+    if (held == chunk.result) return OkStatus();
+    const bool of_base = held == chunk.base || chunk.kind == DeltaKind::kPlanes;
+    if (!of_base && !made.base)
+      return InvalidArgument("what is in memory is not what it was in the base of the delta, " +
+                             Described(origin_.base_name, origin_.base_id));
+    if (dry) return OkStatus();
+    if (!of_base) return ReadChunk(made, k, memory);
+    std::vector<std::byte> fresh(memory.begin(), memory.end()), frame(chunk.frame);
+    ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
+    ZT_RETURN_IF_ERROR(ApplyDelta(made.part.element, chunk, frame, fresh));
+    if (Xxh3(fresh) != chunk.result) return WrongResult(k);
+    std::memcpy(memory.data(), fresh.data(), fresh.size());
+    return OkStatus();
+  }
+
+  static Status WrongResult(std::size_t k) {
     return InvalidData("chunk " + std::to_string(k) +
                        " of its differences gives bytes of another digest");
   }
@@ -379,6 +449,12 @@ class DeltaSource final : public WrappedSource {
   std::size_t uneven_ = 0;  // see kMostUneven
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> base_objects_;
   std::vector<Served> parts_;
+  struct Held {
+    std::pair<const Made*, std::size_t> key;
+    std::shared_ptr<const std::vector<std::byte>> bytes;
+  };
+  zt::internal::Mutex mutex_;
+  std::list<Held> recent_ __attribute__((guarded_by(mutex_)));  // the newest first
 };
 
 }  // namespace
@@ -393,6 +469,13 @@ const DeltaSource* FindDeltaIn(const TensorSource& source) {
 }
 
 }  // namespace
+
+Status UpdateFromDelta(TensorSource& model, ComponentId id, std::uint64_t offset,
+                       std::span<std::byte> memory, bool dry) {
+  if (auto* const delta = dynamic_cast<DeltaSource*>(&model))
+    return delta->Update(id, offset, memory, dry);
+  return dry ? OkStatus() : model.Read(id, offset, memory);
+}
 
 std::string KnownId(const TensorSource& source) {
   if (const DeltaSource* const delta = FindDeltaIn(source)) return delta->origin().id;
@@ -446,6 +529,42 @@ StatusOr<std::vector<DeltaProblem>> CheckDeltas(TensorSource& delta) {
     problems.push_back({object.name, Fact(status)});
   }
   return problems;
+}
+
+StatusOr<bool> HoldsResults(TensorSource& model, TensorSource& checkpoint) {
+  const auto* const delta = dynamic_cast<const DeltaSource*>(&model);
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> held;
+  for (std::uint32_t i = 0; i < checkpoint.objects().size(); ++i)
+    held.emplace(checkpoint.objects()[i].name, i);
+  std::vector<std::byte> bytes, own;
+  for (std::uint32_t i = 0; i < model.objects().size(); ++i) {
+    const Object& object = model.objects()[i];
+    const auto found = held.find(object.name);
+    if (found == held.end()) return false;
+    const Object& other = checkpoint.objects()[found->second];
+    const auto same = [](const Component& a, const Component& b) {
+      return a.role == b.role && a.element == b.element && a.bytes == b.bytes;
+    };
+    if (object.shape != other.shape ||
+        !std::ranges::equal(object.components, other.components, same))
+      return false;
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
+      const ComponentId id{i, c}, at{found->second, c};
+      const std::uint64_t size = object.components[c].bytes, best = model.preferred_read(id);
+      const std::uint64_t step = best == 0 ? std::uint64_t{4} << 20 : best;
+      for (std::uint64_t begin = 0; begin < size; begin += step) {
+        bytes.resize(std::min(step, size - begin));
+        ZT_RETURN_IF_ERROR(AtTensor(checkpoint, at, checkpoint.Read(at, begin, bytes)));
+        const DeltaChunk* const chunk = delta == nullptr ? nullptr : delta->ChunkAt(id, begin);
+        if (chunk == nullptr) {
+          own.resize(bytes.size());
+          ZT_RETURN_IF_ERROR(AtTensor(model, id, model.Read(id, begin, own)));
+        }
+        if (chunk == nullptr ? own != bytes : Xxh3(bytes) != chunk->result) return false;
+      }
+    }
+  }
+  return true;
 }
 
 std::string BaseName(std::string_view path) {

@@ -121,6 +121,16 @@ struct FileSinkOptions {
 StatusOr<std::unique_ptr<Sink>> CreateFileSink(const std::string& path,
                                                const FileSinkOptions& options);
 
+// A regular file that is changed where it lies. WriteAt alone writes; what is not written stays.
+// Finish sets the size and syncs; Abort takes nothing back. Who needs all or nothing keeps a journal.
+// kInvalidArgument if the file is a link or has several names. Errors name the path.
+StatusOr<std::unique_ptr<Sink>> OpenInPlace(const std::string& path);
+// Locks a file or folder against others that call this, as long as the result exists. kUnavailable
+// if another process holds the lock. Errors name the path.
+StatusOr<std::shared_ptr<void>> LockPath(const std::string& path);
+// Removes a file and syncs its folder. Errors name the path.
+Status RemoveFile(const std::string& path);
+
 // Marks a section in which outputs get their names: AbandonTemporaryFiles does nothing as long as
 // one exists. File and folder sinks hold one during a rename. A program that publishes several
 // outputs together holds one around all of them. Publications nest. Thread-safe.

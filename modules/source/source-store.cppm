@@ -15,6 +15,10 @@ struct ListedFile {
   auto operator<=>(const ListedFile&) const = default;  // by path, then size
 };
 
+// Where the journal of a file or folder lies that is changed where it lies: what is still to be
+// written to it. As long as there is one, a Store opens neither it nor the files in the folder.
+std::string JournalOf(const std::string& path);
+
 // Opens, lists and makes the files that names stand for: here those of this machine, for which a
 // URL is kUnimplemented. A derived store serves URLs, too (MakeRemoteStore of zt.remote). It is
 // passed in options; what is opened of it may keep it. Thread-safe. Errors do not name the file.

@@ -14,11 +14,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Fails for a file that is changed at the moment, or where that was interrupted.
+Status CheckNoJournal(const std::string& name) {
+  std::error_code error;
+  const std::string folder = fs::path(name).parent_path().string();
+  for (const std::string& path : {name, folder.empty() ? std::string(".") : folder}) {
+    if (!fs::exists(JournalOf(path), error)) continue;
+    return IoError("a delta is applied to " + path +
+                   ", or that was interrupted; 'ztstream apply' to it goes on");
+  }
+  return OkStatus();
+}
+
 Status NoUrls() { return Unsupported("URLs are not read here; download the file"); }
 
 }  // namespace
 
+std::string JournalOf(const std::string& path) {
+  constexpr std::string_view kJournal = ".ztstream-journal";
+  std::error_code error;
+  if (fs::is_directory(path, error)) return (fs::path(path) / kJournal).string();
+  const fs::path file(path);
+  return (file.parent_path() / ("." + file.filename().string() + std::string(kJournal))).string();
+}
+
 StatusOr<std::shared_ptr<ByteSource>> Store::Open(const std::string& name) {
+  ZT_RETURN_IF_ERROR(CheckNoJournal(name));
   return OpenFile(name);
 }
 
@@ -56,7 +77,10 @@ StatusOr<std::unique_ptr<Sink>> Store::Create(const std::string& name,
 }
 
 StatusOr<std::shared_ptr<ByteSource>> Store::OpenForEachRead(const std::string& name) {
-  if (!IsUrl(name)) return OpenFileForEachRead(name);  // a URL has no descriptor
+  if (!IsUrl(name)) {  // a URL has no descriptor
+    ZT_RETURN_IF_ERROR(CheckNoJournal(name));
+    return OpenFileForEachRead(name);
+  }
   ZT_ASSIGN_OR_RETURN(auto bytes, Open(name));
   if (bytes->sequential()) return Unsupported("its server does not support ranges");
   return bytes;

@@ -410,7 +410,7 @@ class Options(support.EndToEnd):
         needs = {("convert", "chunk"): "--zstd", ("convert", "min-gain"): "--zstd", **{(each, "on-overflow"): "--dtype=bf16" for each in ("convert", "extract", "verify")},
                  **{(each, "allow-loss"): "--dtype=.=bf16" for each in ("convert", "extract", "verify")}, ("inspect", "force"): "--html", ("inspect", "no-sync"): "--html"}
         rows = [(command, row) for row in table for command in row["commands"] if not row["operand"]
-                and row["name"] not in ("output", "help", "html") and command not in ("bench", "join")]
+                and row["name"] not in ("output", "help", "html") and command not in ("apply", "bench", "join")]
         rng, tried, silent = random.Random(int(os.environ.get("ZT_SEED", 1))), 0, []
         while tried < int(os.environ.get("ZT_COUNT", 60)):
             (command, row), kind = rng.choice(rows), rng.choice([*kinds])

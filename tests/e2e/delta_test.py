@@ -146,11 +146,39 @@ class Delta(support.EndToEnd):
             self.assertEqual(run.returncode, 0, run.stderr)
             steps.append(delta)
         self.succeed("convert", source, "-o", self.path("whole.zt"), "-f", *options)
-        self.succeed("convert", steps[-1], "-o", self.path("made.zt"), "-fq", *spec, "-T", str(rng.integers(1, 4)))
+        again = ("convert", steps[-1], "-fq", *spec, "-T", str(rng.integers(1, 4)), "-o")
+        if rng.random() < 0.2:  # through pipes
+            self.path("made.zt").write_bytes(self.succeed(*again, "-"))
+            piped = self.succeed("convert", "-", "--base", steps[-2], "-o", "-", *options, stdin=source.read_bytes())
+            self.assertEqual(piped, steps[-1].read_bytes())
+        else:
+            self.succeed(*again, self.path("made.zt"))
         self.same(self.path("made.zt"), self.path("whole.zt"))
+        if rng.random() < 0.2:
+            self.ranks(source, steps[-2], options, spec, int(rng.integers(1, 4)))
         self.succeed("verify", steps[-1], "-q")
         if spec[1] == "2.0":
             self.assertEqual(self.json("id", "--json", steps[-1])["id"], self.json("id", "--json", self.path("whole.zt"))["id"])
+
+    def ranks(self, source, base, options, spec, count):
+        """Tasks that know nothing of each other write a delta's shards, and the tensors are those of the whole."""
+        folder = self.path("ranks")
+        folder.mkdir()
+        for number in range(count, 0, -1):
+            run = self.run_program("convert", source, "--base", base, "-o", folder / "m.zt", "--shard", f"{number}/{count}", *options)
+            if number == count and b"shards" in run.stderr:  # more than there are tensors
+                return shutil.rmtree(folder)
+            self.assertEqual(run.returncode, 0, run.stderr)
+        self.succeed("join", *sorted(folder.glob("m-*.zt")), "-o", folder / "m.zt", "-q")
+        joined = folder / ("m.zt.index.json" if spec[1] == "1.2" else "m.zt")
+        self.succeed("diff", joined, self.path("whole.zt"), "--base", base, *[word for step in self.bases(base) for word in ("--base", step)])
+        return shutil.rmtree(folder)
+
+    def bases(self, base):
+        """On which a base stands that lies beside it."""
+        number = int(base.stem[1:]) if base.stem[0] == "d" else 0
+        return [self.path(f"d{i}.zt") for i in range(number - 1, 0, -1)] + [path for path in [self.path("base.zt"), self.path(
+            "step0.safetensors")] if number and path.exists()][:1]
 
     def test_what_is_stored_how(self):
         old, new = self.pair()
@@ -175,6 +203,11 @@ class Delta(support.EndToEnd):
         self.assertEqual(plan, {"path": str(old), "differing": 2, "full": 2, "removed": ["gone"]})
         self.assertIn(f"base {old}: 2 objects as differences, 2 in full, 1 of the base left out: 'gone'",
                       self.succeed("convert", new, "--base", old, "-n").decode())
+        shards = ("convert", new, "--base", old, "-n", "--shards", "2", "-o", self.path("s.zt"))
+        self.assertEqual(self.json(*shards, "--json")["base"], plan)
+        said = self.succeed(*shards).decode()
+        self.assertIn(f"base {old}: 2 objects as differences", said)
+        self.assertNotIn("estimated", said)
 
     def test_every_command_reads_it(self):
         old, new = self.pair()

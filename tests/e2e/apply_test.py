@@ -1,0 +1,319 @@
+"""ztstream apply: checkpoints that are changed where they lie, what is refused, and kills (docs/DELTA.md).
+
+ZT_COUNT sets the random pairs (default 40), ZT_KILLS how many steps of each case are killed (default 20; 0: every one)."""
+import fcntl
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy
+
+import delta_test
+import make_safetensors
+import support
+from delta_test import encode, next_step, tensors, updated, values
+from support import DONE, INVALID, IO, SHIM, UNSUPPORTED, USAGE, read_zt, shim
+
+COUNT = int(os.environ.get("ZT_COUNT", "40"))
+KILLS = int(os.environ.get("ZT_KILLS", "20"))
+CALLS = ("pwrite", "pwritev", "write", "writev", "open", "close", "fsync", "ftruncate", "flock", "renameat2")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def same_shapes(rng, model):
+    return {name: (dtype, shape, updated(rng, dtype, data)) for name, (dtype, shape, data) in model.items()}
+
+
+class Apply(support.EndToEnd):
+
+    def versions(self, rng=None, model=None):
+        """Two models of the same tensors."""
+        rng = rng or numpy.random.default_rng(1)
+        if model is None:
+            model = {"w": ("BF16", [3000], values(rng, "BF16", 3000)), "b": ("F32", [9], values(rng, "F32", 9)),
+                     "same": ("I8", [70], values(rng, "I8", 70))}
+        fresh = same_shapes(rng, model)
+        if "w" in fresh:
+            fresh["w"][2].view("<u2")[17::100] += 1
+        return model, fresh
+
+    def delta(self, new, old, *options):
+        self.succeed("convert", new, "--base", old, "-o", self.path("d.zt"), "-fq", *options)
+        return self.path("d.zt")
+
+    def in_form(self, name, form, model, ties=None):
+        """The model as a file or folder called `name`, of one of the forms that are changed where they lie."""
+        path = self.path(name)
+        if form == "folder":
+            path.mkdir()
+            names = sorted(model)
+            for i, part in enumerate((names[::2], names[1::2])):
+                (path / f"model-{i + 1:05}-of-00002.safetensors").write_bytes(encode({each: model[each] for each in part}))
+            index = {each: f"model-{i % 2 + 1:05}-of-00002.safetensors" for i, each in enumerate(names)}
+            (path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+            (path / "config.json").write_text(json.dumps({"name": name, "n": "x" * len(name)}))
+            return path
+        source = self.put(name + ".safetensors", encode(model, ties))
+        if form == "safetensors":
+            return source
+        self.succeed("convert", source, "-o", path.with_suffix(".zt"), "-q", "--raw", "--spec", form)
+        return path.with_suffix(".zt")
+
+    def same(self, first, second):
+        if first.is_dir():
+            self.same_folders(first, second)
+        else:
+            self.assertEqual(first.read_bytes(), second.read_bytes())
+
+    def test_random_pairs(self):
+        """What was changed where it lies is byte for byte the new version, in every form."""
+        for seed in range(COUNT):
+            form = ("safetensors", "1.2", "2.0", "folder")[seed % 4]
+            with self.subTest(seed=seed, form=form):
+                rng = numpy.random.default_rng(seed)
+                model = dict(tensors(rng), other=("F16", [7], values(rng, "F16", 7)))
+                ties = {"tied": "other"} if seed % 3 == 0 and form != "folder" else None
+                old, new = self.versions(rng, model)
+                for path in (*self.folder.glob("old*"), *self.folder.glob("the new one*")):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                old, new = self.in_form("old", form, old, ties), self.in_form("the new one", form, new, ties)
+                delta = self.delta(new, old, "--spec", str(rng.choice(["1.2", "2.0"])), "--digest", str(rng.choice(["xxh3", "sha256"])))
+                inodes = {path.name: path.stat().st_ino for path in (old.iterdir() if old.is_dir() else [old])}
+                done = self.json("apply", "--json", "-T", str(rng.integers(1, 4)), delta, old)
+                self.assertEqual(done["warnings"], [])
+                self.same(old, new)
+                self.assertEqual(inodes, {path.name: path.stat().st_ino for path in (old.iterdir() if old.is_dir() else [old])})
+                again = self.json("apply", "--json", delta, old)
+                self.assertEqual((again["already"], again["tensors"], again["files"]), (True, 0, 0))
+                self.same(old, new)
+
+    def test_what_is_said(self):
+        old, new = (self.in_form(name, "1.2", model) for name, model in zip(("old", "new"), self.versions()))
+        delta = self.delta(new, old)
+        self.assertRegex(self.expect(DONE, "apply", delta, old).stderr.decode(), r"old\.zt: \d tensors? changed, .* written twice\n$")
+        self.assertIn(": it is that version already", self.expect(DONE, "apply", delta, old).stderr.decode())
+        self.assertEqual(self.expect(DONE, "apply", "-q", delta, old).stderr, b"")
+        self.succeed("verify", old)
+        third = same_shapes(numpy.random.default_rng(5), self.versions()[1])
+        third = self.in_form("third", "1.2", third)
+        self.delta(third, new)
+        self.succeed("apply", self.path("d.zt"), old, "-q")  # the next step, by another name of its base
+        self.same(old, third)
+
+    def test_only_what_changed_is_written(self):
+        data = numpy.zeros(8 << 20, "u1")
+        old = self.put("old.safetensors", encode({"w": ("U8", [len(data)], data)}))
+        data[5_000_000] = 1
+        new = self.put("new.safetensors", encode({"w": ("U8", [len(data)], data)}))
+        delta = self.delta(new, old)
+        size = old.stat().st_size
+        with open(old, "wb") as holes:  # pages that are not written stay holes
+            holes.write(new.read_bytes()[:size - len(data)])
+            holes.truncate(size)
+        before = old.stat().st_blocks
+        self.succeed("apply", delta, old, "-q")
+        self.same(old, new)
+        self.assertLess(old.stat().st_blocks - before, 64)
+
+    def refused(self, delta, path, says, status=UNSUPPORTED):
+        before = contents(path if path.is_dir() else path.parent)
+        self.fail_with(status, "apply", delta, path, says=says)
+        self.assertEqual(contents(path if path.is_dir() else path.parent), before)
+
+    def test_what_is_refused(self):
+        model, fresh = self.versions()
+        old = self.in_form("old", "safetensors", model)
+        rng = numpy.random.default_rng(2)
+        instead = "'ztstream convert' writes the new version to another place"
+        for change, says in (
+                (lambda m: m.update(more=m["b"]), ("tensor 'more': the delta adds it", instead)),
+                (lambda m: m.pop("b"), ("tensor 'b': the delta removes it", instead)),
+                (lambda m: m.update(b=("F32", [3, 3], m["b"][2])), ("tensor 'b': the delta changes its type or shape", instead)),
+                (lambda m: m.update(b=("I32", [9], m["b"][2])), ("tensor 'b': the delta changes its type or shape", instead))):
+            other = dict(fresh)
+            change(other)
+            self.refused(self.delta(self.put("n.safetensors", encode(other)), old), old, says)
+        new = self.in_form("new", "safetensors", fresh)
+        delta = self.delta(new, old)
+        self.refused(new, old, "new.safetensors: it is no delta; 'ztstream convert --base' makes one", USAGE)
+        self.refused(delta, self.put("x/o.npy", (support.DATA / "npy/f4.npy").read_bytes()
+                                     if (support.DATA / "npy/f4.npy").exists() else next((support.DATA / "npy").glob("*.npy")).read_bytes()),
+                     "safetensors and whole .zt files are changed")
+        self.refused(delta, self.put("y/d.zt", delta.read_bytes()), "y/d.zt", (UNSUPPORTED, USAGE))
+        self.fail_with(USAGE, "apply", delta, "s3://bucket/old.zt", says="on this machine")
+        self.fail_with(IO, "apply", delta, self.path("none.zt"), says="none.zt")
+        self.fail_with(USAGE, "apply", delta, says="CHECKPOINT")
+        self.fail_with(USAGE, "apply", delta, old, old, says="apply")
+        # Compressed, in shards, under several names, elsewhere.
+        self.succeed("convert", self.put("z/big.safetensors", encode({"w": ("U8", [90_000], numpy.zeros(90_000, "u1"))})), "-o",
+                     self.path("z/old.zt"), "--zstd", "-q")
+        big = self.put("z/new.safetensors", encode({"w": ("U8", [90_000], numpy.ones(90_000, "u1"))}))
+        self.refused(self.delta(big, self.path("z/old.zt")), self.path("z/old.zt"),
+                     ("tensor 'w'", "it is stored as zstd, and only raw bytes are changed where they lie", instead))
+        self.path("s").mkdir()
+        self.succeed("convert", old, "-o", self.path("s/m.zt"), "--shards", "2", "-q")
+        self.succeed("join", *sorted(self.path("s").glob("m-*.zt")), "-o", self.path("s/m.zt"), "-q")
+        for path in (self.path("s"), self.path("s/m.zt.index.json")):
+            self.refused(self.delta(new, old), path, "one of several .zt files")
+        os.link(old, self.path("second.safetensors"))
+        self.refused(delta, old, "it has 2 names, and would be changed under the others too", USAGE)
+        self.path("second.safetensors").unlink()
+        self.path("l").mkdir()
+        (self.path("l") / "old.safetensors").symlink_to(old)
+        self.refused(delta, self.path("l/old.safetensors"), "it is a link, and would be changed under its other names too", USAGE)
+        # Another base, and one that was changed.
+        other = self.in_form("other", "safetensors", same_shapes(rng, fresh))
+        self.refused(delta, other, "is another: tensor", USAGE)
+        data = bytearray(old.read_bytes())
+        data[-300] ^= 1
+        old.write_bytes(data)
+        self.refused(delta, old, "is another: tensor", USAGE)
+
+    def test_tied_tensors(self):
+        """Names that share bytes may change together, and not apart."""
+        model = {"a": ("U8", [5000], numpy.arange(5000, dtype="u2").astype("u1"))}
+        old = self.put("old.safetensors", encode(model, {"b": "a"}))
+        apart = dict(model, b=("U8", [5000], model["a"][2] + numpy.uint8(1)))
+        self.refused(self.delta(self.put("n.safetensors", encode(apart)), old), old, ("'b'", "it shares its bytes with another tensor"))
+
+    def test_files_of_the_model(self):
+        model, fresh = self.versions()
+        old, new = self.in_form("old", "folder", model), self.in_form("the new", "folder", fresh)
+        (old / "licence.txt").write_text("old alone")
+        (new / "readme.md").write_text("new alone")
+        delta = self.delta(new, old)
+        done = self.json("apply", "--json", delta, old)
+        self.assertEqual(done["warnings"], ["file 'licence.txt' is not in the delta, and stays as it is",
+                                            "file 'readme.md' of the delta is not in the checkpoint, and is not written"])
+        self.assertEqual(done["files"], 1)
+        (new / "readme.md").unlink()
+        (old / "licence.txt").unlink()
+        self.same(old, new)
+        # Back again: the file gets shorter.
+        back = self.in_form("old2", "folder", model)
+        (back / "config.json").write_text("{}")
+        self.delta(back, new)
+        self.succeed("apply", delta, old, "-q")
+        self.same(old, back)
+
+    def test_attributes(self):
+        model, fresh = self.versions()
+        old, new = self.put("o.safetensors", encode(model)), self.path("n.safetensors")
+        new.write_bytes(make_safetensors.encode({n: (d, s, v.tobytes()) for n, (d, s, v) in fresh.items()}, {"step": "2"}))
+        self.succeed("convert", old, "-o", self.path("o.zt"), "-q")
+        delta = self.delta(new, old)
+        done = self.json("apply", "--json", delta, old)
+        self.assertEqual(done["warnings"], ["the attributes of the file stay those of the base"])
+        self.succeed("apply", self.delta(new, self.path("o.zt")), self.path("o.zt"), "-q")
+        self.assertEqual(read_zt(self.path("o.zt"))["attributes"], {"step": "2"})
+        self.succeed("diff", "--attributes", "all", self.path("o.zt"), new)
+
+    def test_two_at_once(self):
+        old, new = (self.in_form(name, "safetensors", model) for name, model in zip(("old", "new"), self.versions()))
+        delta = self.delta(new, old)
+        with open(old, "rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.refused(delta, old, "another process changes it at the moment", IO)
+        self.succeed("apply", delta, old, "-q")
+
+    def forms(self):
+        model, fresh = self.versions()
+        for form in ("folder", "2.0", "safetensors"):
+            old, new = self.in_form(f"old {form}", form, model), self.in_form(f"the new {form}", form, fresh)
+            self.succeed("convert", new, "--base", old, "-o", self.path(f"{form}.zt"), "-q")
+            yield form, old, new, self.path(f"{form}.zt")
+
+    def test_kills(self):
+        """Killed at any of its system calls: the old version or a journal, and after the next run the new one."""
+        if not SHIM:
+            self.skipTest("no fault shim was built")
+        for form, old, new, delta in self.forms():
+            first, second = (path if path.is_dir() else path.parent / f"folder of {path.name}" for path in (old, new))
+            for path, folder in ((old, first), (new, second)):
+                if folder != path:
+                    folder.mkdir()
+                    path.rename(folder / old.name)
+            at = first if form == "folder" else first / old.name
+            kept, wanted = contents(first), contents(second)
+            log = self.path("log")
+            done = self.run_program("apply", delta, at, "-q", env=shim(CALLS, "signal", 0, log))
+            self.assertEqual((done.returncode, contents(first)), (0, wanted), done.stderr)
+            steps = range(1, int(log.read_text().split()[-1]) + 1)
+            if 0 < KILLS < len(steps):
+                steps = random.Random(len(form)).sample(steps, KILLS)
+            journals = 0
+            for step in steps:
+                for name, content in kept.items():
+                    (first / name).write_bytes(content)
+                killed = self.run_program("apply", delta, at, "-q", env=shim(CALLS, "signal", step, log, FAULT_SIGNAL=signal.SIGKILL,
+                                                                             FAULT_SLEEP=0))
+                self.assertEqual(killed.returncode, -signal.SIGKILL)
+                left = {name: content for name, content in contents(first).items() if not name.endswith(".ztstream-tmp")}
+                journal = [name for name in left if name.endswith(".ztstream-journal")]
+                if journal:
+                    journals += 1
+                    for command in (["convert", at, "-o", self.path("x.zt")], ["inspect", at], ["diff", at, new if new.exists() else at]):
+                        self.fail_with(IO, *command, says=("a delta is applied to", "'ztstream apply' to it goes on"))
+                else:
+                    self.assertIn(left, (kept, wanted), step)
+                again = self.json("apply", "--json", delta, at)
+                self.assertEqual(again["went_on"], bool(journal))
+                self.assertEqual(contents(first), wanted, step)
+            if len(steps) > 100:
+                self.assertGreater(journals, 5)
+
+    def test_kills_at_random_moments(self):
+        """Conversions to a delta, of one, and apply: after each the output is as it was, or whole, and the next run makes it whole."""
+        rng, count = numpy.random.default_rng(3), int(os.environ.get("ZT_COUNT", "6"))
+        model = {f"w{i}": ("BF16", [400_000], values(rng, "BF16", 400_000)) for i in range(6)}
+        old, new = (self.put(f"{name}.safetensors", encode(each)) for name, each in zip(("old", "new"), self.versions(rng, model)))
+        kept, wanted = old.read_bytes(), new.read_bytes()
+        self.succeed("convert", new, "--base", old, "-o", self.path("d.zt"), "-q")
+        self.succeed("convert", new, "-o", self.path("whole.zt"), "-q")
+        live = self.path("live.safetensors")
+        runs = {"d2.zt": ["convert", new, "--base", old, "-o", self.path("d2.zt"), "-fq"],
+                "made.zt": ["convert", self.path("d.zt"), "-o", self.path("made.zt"), "-fq"],
+                "live.safetensors": ["apply", "-q", self.path("d.zt"), live]}
+        right = {"d2.zt": self.path("d.zt").read_bytes(), "made.zt": self.path("whole.zt").read_bytes(), "live.safetensors": wanted}
+        generator, killed = random.Random(1), 0
+        seconds = {}
+        for i in range(count):
+            name = sorted(runs)[i % 3]
+            before = kept if name == live.name else b"what was there"
+            self.path(name).write_bytes(before)
+            if name not in seconds:
+                started = time.monotonic()
+                self.succeed(*runs[name])
+                seconds[name] = time.monotonic() - started
+                self.path(name).write_bytes(before)
+            process = subprocess.Popen([support.PROGRAM, *map(str, runs[name])], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(generator.random() * seconds[name])
+            process.kill()
+            killed += process.wait() < 0
+            journal = self.path(f".{live.name}.ztstream-journal")
+            if not journal.exists():
+                self.assertIn(self.path(name).read_bytes(), (before, right[name]), name)
+            self.succeed(*runs[name])
+            self.assertEqual(self.path(name).read_bytes(), right[name], name)
+            self.assertFalse(journal.exists())
+        if count > 100:
+            print(f"{killed} of {count} were killed before their end")
+
+    def test_a_journal_that_was_damaged(self):
+        old, new = (self.in_form(name, "safetensors", model) for name, model in zip(("old", "new"), self.versions()))
+        delta = self.delta(new, old)
+        journal = self.path(".old.safetensors.ztstream-journal")
+        for content in (b"", b"ztapply1", b"ztapply1" + bytes(16), b"x" * 100):
+            journal.write_bytes(content)
+            self.fail_with(INVALID, "apply", delta, old, says="it is not a journal of 'ztstream apply', or is damaged")
+        journal.unlink()
+        self.succeed("apply", delta, old, "-q")
+        self.same(old, new)
