@@ -71,6 +71,8 @@ class Input {
   std::string_view file(ComponentId id) const;
   // Reads decoded bytes. Errors name tensor and file.
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
+  // Changes memory that holds a range of another version (UpdateFromDelta); `dry`: not yet.
+  Status Update(ComponentId id, std::uint64_t offset, std::span<std::byte> out, bool dry) const;
   // A hint: these components will be read, roughly in this order.
   void WillRead(std::span<const ComponentId> components) const { source_->WillRead(components); }
   // Reads everything, or only one object, and verifies it.
@@ -110,6 +112,43 @@ RemoteOptions RemoteOf(const Options& options) {
   return remote;
 }
 
+// How an input is opened.
+struct OpenOptions : SourceOptions {
+  RemoteOptions remote = {};
+  std::optional<DType> numbers = {};  // that stand for quantized tensors
+};
+// The type of numbers of that name; kInvalidArgument if it is not f32, f16 or bf16.
+StatusOr<DType> NumbersNamed(std::string_view name);
+// What the options of a reader, a struct of the caller, say.
+template <typename Options>
+StatusOr<OpenOptions> OptionsOf(const Options& chosen) {
+  OpenOptions args;
+  if (chosen.format != nullptr) args.format = chosen.format;
+  if (!args.format.empty() && FindFormat(args.format) == nullptr) {
+    return InvalidArgument("no such format: " + Quote(args.format));
+  }
+  if (chosen.npy_void != nullptr) {
+    args.void_type = FindTypeName(chosen.npy_void);
+    if (!args.void_type) {
+      return InvalidArgument("npy_void: " + Quote(chosen.npy_void) + " is not a type; types are " +
+                             TypeNames());
+    }
+  }
+  if (chosen.dequantize != nullptr) {
+    const auto numbers = NumbersNamed(chosen.dequantize);
+    if (!numbers.ok()) return numbers.status();
+    args.numbers = *numbers;
+  }
+  if (chosen.variant != nullptr) args.variant = chosen.variant;
+  args.base.assign(chosen.base, chosen.base + chosen.bases);
+  args.base_in_memory = chosen.base_in_memory != 0;
+  args.follow_links = chosen.follow_links != 0;
+  args.keep_sparse = chosen.keep_sparse != 0;
+  args.memory_limit = chosen.memory_bytes;
+  args.remote = RemoteOf(chosen);
+  return args;
+}
+
 // Opens any input of the program, URLs too, by a store of its own: each input asks the servers
 // anew. Errors name the file. With `numbers`, those of this type stand for quantized tensors.
 StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, SourceOptions options,
@@ -117,18 +156,21 @@ StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, Sourc
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes, SourceOptions options,
                                            std::optional<DType> numbers);
 
-// The type of numbers of that name; kInvalidArgument if it is not f32, f16 or bf16.
-StatusOr<DType> NumbersNamed(std::string_view name);
-
 // A range of a component, and the buffer for its bytes.
 struct Range {
   ComponentId id;
   std::uint64_t offset = 0;
   std::span<std::byte> out;
 };
+// What ReadMany does with each range: Input::Read if it is empty.
+using RangeStep = std::function<Status(ComponentId id, std::uint64_t offset, std::span<std::byte>)>;
 // Reads all ranges with `threads` threads (0: UsableThreads()). Returns the error of the first
 // range that fails.
-Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch);
+Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch,
+                const RangeStep& step = {});
+// Changes memory that holds these ranges of another version, once all of it is known to be right.
+Status UpdateMany(const Input& input, std::span<const Range> ranges, unsigned threads,
+                  Watch& watch);
 
 // ---- mappings -----------------------------------------------------------------------------------
 

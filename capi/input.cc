@@ -7,6 +7,7 @@ module zt.capi;
 
 import zt.std;
 import zt;
+import zt.convert.delta;
 import zt.open;
 import zt.remote;
 
@@ -96,6 +97,15 @@ std::unique_lock<std::mutex> Input::Lock(ComponentId id) const {
   // One for all: sequential components may share a stream.
   return !source_->seekable() || source_->sequential(id) ? std::unique_lock(sequential_)
                                                          : std::unique_lock<std::mutex>();
+}
+
+Status Input::Update(ComponentId id, std::uint64_t offset, std::span<std::byte> out,
+                     bool dry) const {
+  const auto lock = Lock(id);
+  const Status status = source_->CheckReadable(id.object);
+  return WithFile(WithTensor(status.ok() ? UpdateFromDelta(*source_, id, offset, out, dry) : status,
+                             source_->objects()[id.object].name),
+                  file(id));
 }
 
 Status Input::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {

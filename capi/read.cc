@@ -56,8 +56,8 @@ void Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRange
 class Work {
  public:
   Work(const Input& input, std::span<const Range> ranges, std::span<const SubRange> subranges,
-       Watch& watch)
-      : input_(input), ranges_(ranges), subranges_(subranges), watch_(watch) {}
+       Watch& watch, const RangeStep& step)
+      : input_(input), ranges_(ranges), subranges_(subranges), watch_(watch), step_(step) {}
 
   void Run() {
     for (std::size_t i = next_++; i < subranges_.size(); i = next_++) {
@@ -75,8 +75,9 @@ class Work {
   Status Do(const SubRange& subrange) {
     const Range& range = ranges_[subrange.range];
     try {
-      return input_.Read(range.id, range.offset + subrange.offset,
-                         range.out.subspan(subrange.offset, subrange.bytes));
+      const auto out = range.out.subspan(subrange.offset, subrange.bytes);
+      const std::uint64_t offset = range.offset + subrange.offset;
+      return step_ ? step_(range.id, offset, out) : input_.Read(range.id, offset, out);
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
     } catch (...) {
@@ -96,6 +97,7 @@ class Work {
   std::span<const Range> ranges_;
   std::span<const SubRange> subranges_;
   Watch& watch_;
+  const RangeStep& step_;
   std::atomic<std::size_t> next_ = 0;
   std::mutex mutex_;
   std::size_t failed_ = 0;
@@ -146,7 +148,8 @@ Status RunWatched(const std::function<bool()>& poll, const std::function<void()>
   return status;
 }
 
-Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch) {
+Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch,
+                const RangeStep& step) {
   std::vector<SubRange> subranges;
   Cut(input, ranges, subranges);
   std::uint64_t bytes = 0;
@@ -163,7 +166,7 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
   std::size_t workers = threads == 0 ? UsableThreads() : std::min(threads, kMaxThreads);
   workers = std::min({workers, subranges.size(), static_cast<std::size_t>(bytes / kSmall + 1)});
   if (!input.source().seekable()) workers = 1;
-  Work work(input, ranges, subranges, watch);
+  Work work(input, ranges, subranges, watch, step);
   {
     Workers others;
     try {
@@ -175,6 +178,19 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
     work.Run();
   }
   return work.status();
+}
+
+Status UpdateMany(const Input& input, std::span<const Range> ranges, unsigned threads,
+                  Watch& watch) {
+  for (const bool dry : {true, false}) {
+    const Status status =
+        ReadMany(input, ranges, threads, watch,
+                 [&](ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
+                   return input.Update(id, offset, out, dry);
+                 });
+    if (!status.ok()) return status;
+  }
+  return OkStatus();
 }
 
 }  // namespace zt::capi

@@ -126,41 +126,12 @@ zts_component DescribeComponent(const zts_reader* reader, std::size_t object,
           .mappable = view.mappable ? 1 : 0};
 }
 
-struct OpenOptions : zt::SourceOptions {
-  zt::RemoteOptions remote = {};
-  std::optional<zt::DType> numbers = {};
-};
-
-zt::StatusOr<OpenOptions> Options(const zts_reader_options* given) {
+zt::StatusOr<zt::capi::OpenOptions> Options(const zts_reader_options* given) {
   zts_reader_options chosen;
   zts_reader_options_init(&chosen, sizeof chosen);
-  if (!zt::capi::Take(given, chosen)) {
+  if (!zt::capi::Take(given, chosen))
     return zt::InvalidArgument("the options were not filled by zts_reader_options_init");
-  }
-  OpenOptions args;
-  if (chosen.format != nullptr) args.format = chosen.format;
-  if (!args.format.empty() && zt::FindFormat(args.format) == nullptr) {
-    return zt::InvalidArgument("no such format: " + zt::Quote(args.format));
-  }
-  if (chosen.npy_void != nullptr) {
-    args.void_type = zt::FindTypeName(chosen.npy_void);
-    if (!args.void_type) {
-      return zt::InvalidArgument("npy_void: " + zt::Quote(chosen.npy_void) +
-                                 " is not a type; types are " + zt::TypeNames());
-    }
-  }
-  if (chosen.dequantize != nullptr) {
-    const auto numbers = zt::capi::NumbersNamed(chosen.dequantize);
-    if (!numbers.ok()) return numbers.status();
-    args.numbers = *numbers;
-  }
-  if (chosen.variant != nullptr) args.variant = chosen.variant;
-  args.base.assign(chosen.base, chosen.base + chosen.bases);
-  args.follow_links = chosen.follow_links != 0;
-  args.keep_sparse = chosen.keep_sparse != 0;
-  args.memory_limit = chosen.memory_bytes;
-  args.remote = zt::capi::RemoteOf(chosen);
-  return args;
+  return zt::capi::OptionsOf(chosen);
 }
 
 // Makes a reader of the input that `open` returns. Errors name the file `name`.
@@ -267,6 +238,33 @@ zts_status Long(const zts_call* given, Body&& body) {
       poll, [&] { watch.cancelled = true; }, [&] { return body(call.threads, watch); }));
 }
 
+// zts_reader_read_many, or zts_reader_update_many.
+zts_status WithRanges(const zts_reader* reader, const zts_range* ranges, std::size_t count,
+                      std::size_t size, const zts_call* call, bool update) {
+  if (reader == nullptr) return Null("reader");
+  if (ranges == nullptr && count != 0) return Null("ranges");
+  return Guard([&] {
+    std::vector<zt::capi::Range> wanted;
+    wanted.reserve(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      zts_range range = {};
+      std::memcpy(&range, reinterpret_cast<const char*>(ranges) + i * size,
+                  std::min(size, sizeof range));
+      if (range.out == nullptr && range.bytes != 0) return Null("out");
+      const zts_status there = Check(reader, range.object, range.component);
+      if (there != ZTS_OK) return there;
+      wanted.push_back(
+          {Id(range.object, range.component),
+           range.offset,
+           {static_cast<std::byte*>(range.out), static_cast<std::size_t>(range.bytes)}});
+    }
+    return Long(call, [&](unsigned threads, Watch& watch) {
+      return update ? zt::capi::UpdateMany(*reader->input, wanted, threads, watch)
+                    : zt::capi::ReadMany(*reader->input, wanted, threads, watch);
+    });
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -295,7 +293,7 @@ zts_status zts_reader_open_all(const char* const* paths, std::size_t count,
     if (paths[i] == nullptr) return Null("path");
   }
   bool urls = false;
-  const zts_status status = OpenBy("", options, out, [&](const OpenOptions& args) {
+  const zts_status status = OpenBy("", options, out, [&](const zt::capi::OpenOptions& args) {
     std::vector<std::string> all;
     for (std::size_t i = 0; i < count; ++i) all.push_back(AsPath(paths[i]));
     urls = std::ranges::any_of(all, [](const std::string& path) { return zt::IsUrl(path); });
@@ -314,7 +312,7 @@ zts_status zts_reader_open_memory(const void* data, std::uint64_t bytes, const c
     *out = nullptr;
     if (data == nullptr && bytes != 0) return Null("data");
     const char* const called = name == nullptr ? "memory" : name;
-    return OpenBy(called, options, out, [&](const OpenOptions& args) {
+    return OpenBy(called, options, out, [&](const zt::capi::OpenOptions& args) {
       const std::span all(static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes));
       return zt::capi::OpenBytes(zt::capi::Keeping(zt::MemoryBytes(all, called), kept), args,
                                  args.numbers);
@@ -328,7 +326,7 @@ zts_status zts_reader_open_fd(int fd, const char* name, const zts_reader_options
   *out = nullptr;
   const std::string called = name == nullptr ? "descriptor" : name;
   return OpenBy(called, options, out,
-                [&](const OpenOptions& args) -> zt::StatusOr<std::unique_ptr<Input>> {
+                [&](const zt::capi::OpenOptions& args) -> zt::StatusOr<std::unique_ptr<Input>> {
                   auto bytes = zt::OpenDescriptor(fd, called);
                   if (!bytes.ok()) return bytes.status();
                   return zt::capi::OpenBytes(*std::move(bytes), args, args.numbers);
@@ -348,7 +346,7 @@ zts_status zts_reader_open_source(const zts_source* given, const zts_reader_opti
     if (out == nullptr) return Null("reader");
     if (source.read_at == nullptr) return Null("read_at");
     const std::string called = source.name == nullptr ? "source" : source.name;
-    return OpenBy(called, options, out, [&](const OpenOptions& args) {
+    return OpenBy(called, options, out, [&](const zt::capi::OpenOptions& args) {
       auto bytes = zt::capi::CalledBytes(
           called, source.bytes,
           [read = source.read_at, user = source.user](std::uint64_t at, std::span<std::byte> to) {
@@ -501,27 +499,12 @@ zts_status zts_reader_read(const zts_reader* reader, std::size_t object, std::si
 
 zts_status zts_reader_read_many(const zts_reader* reader, const zts_range* ranges,
                                 std::size_t count, std::size_t size, const zts_call* call) {
-  if (reader == nullptr) return Null("reader");
-  if (ranges == nullptr && count != 0) return Null("ranges");
-  return Guard([&] {
-    std::vector<zt::capi::Range> wanted;
-    wanted.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      zts_range range = {};
-      std::memcpy(&range, reinterpret_cast<const char*>(ranges) + i * size,
-                  std::min(size, sizeof range));
-      if (range.out == nullptr && range.bytes != 0) return Null("out");
-      const zts_status there = Check(reader, range.object, range.component);
-      if (there != ZTS_OK) return there;
-      wanted.push_back(
-          {Id(range.object, range.component),
-           range.offset,
-           {static_cast<std::byte*>(range.out), static_cast<std::size_t>(range.bytes)}});
-    }
-    return Long(call, [&](unsigned threads, Watch& watch) {
-      return zt::capi::ReadMany(*reader->input, wanted, threads, watch);
-    });
-  });
+  return WithRanges(reader, ranges, count, size, call, false);
+}
+
+zts_status zts_reader_update_many(const zts_reader* reader, const zts_range* ranges,
+                                  std::size_t count, std::size_t size, const zts_call* call) {
+  return WithRanges(reader, ranges, count, size, call, true);
 }
 
 zts_status zts_reader_map(const zts_reader* reader, std::size_t object, std::size_t component,

@@ -36,6 +36,8 @@ std::string_view WordsOf(Advice advice) {
       return "zts_reader_options.format chooses a format";
     case Advice::kVariant:
       return "zts_reader_options.variant chooses one";
+    case Advice::kBase:
+      return "zts_reader_options.base names it";
     case Advice::kFollowLinks:
       return "zts_reader_options.follow_links allows that";
     case Advice::kReplace:

@@ -31,6 +31,9 @@ StatusOr<std::optional<std::uint64_t>> EstimateBytes(TensorSource& source, const
                                                      const WriterOptions& options);
 // True if some components may be stored compressed.
 bool Compresses(const Plan& plan);
+// How much of a plan is stored as differences from --base.
+std::string DeltaText(const Args& args, const DeltaCounts& counts);
+Json DeltaJson(const Args& args, const DeltaCounts& counts);
 // The result of convert under --json, without what is known only after writing.
 Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
                  const std::vector<std::string>& warnings);

@@ -114,6 +114,24 @@ StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSo
   return writer;
 }
 
+std::string DeltaText(const Args& args, const DeltaCounts& counts) {
+  std::string out = "base " + Printable(args.base.front()) + ": " +
+                    Counted(counts.differing, "object") + " as differences, " +
+                    std::to_string(counts.full) + " in full";
+  if (counts.removed.empty()) return out + "\n";
+  NameList names;
+  for (const std::string& name : counts.removed) names.Add(Quote(name));
+  return out + ", " + std::to_string(counts.removed.size()) +
+         " of the base left out: " + Printable(names.ToString()) + "\n";
+}
+
+Json DeltaJson(const Args& args, const DeltaCounts& counts) {
+  return {{"path", args.base.front()},
+          {"differing", counts.differing},
+          {"full", counts.full},
+          {"removed", counts.removed}};
+}
+
 Json ToJson(const std::vector<NumericFinding>& findings) {
   Json out = Json::array();
   for (const NumericFinding& finding : findings) {
@@ -344,25 +362,6 @@ std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& sourc
   return {
       "--quant group applies to no tensor: no module is as GPTQ, AWQ or compressed-tensors "
       "store it"};
-}
-
-// How much of a plan is stored as differences.
-std::string DeltaText(const Args& args, const DeltaCounts& counts) {
-  std::string out = "base " + Printable(args.base.front()) + ": " +
-                    Counted(counts.differing, "object") + " as differences, " +
-                    std::to_string(counts.full) + " in full";
-  if (counts.removed.empty()) return out + "\n";
-  NameList names;
-  for (const std::string& name : counts.removed) names.Add(Quote(name));
-  return out + ", " + std::to_string(counts.removed.size()) +
-         " of the base left out: " + Printable(names.ToString()) + "\n";
-}
-
-Json DeltaJson(const Args& args, const DeltaCounts& counts) {
-  return {{"path", args.base.front()},
-          {"differing", counts.differing},
-          {"full", counts.full},
-          {"removed", counts.removed}};
 }
 
 // Writes the output file and reports the result.

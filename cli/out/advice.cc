@@ -26,6 +26,7 @@ constexpr Words kWords[] = {
     {Advice::kMemory, "memory", "--memory raises the limit"},
     {Advice::kFormat, "from", "--from chooses a format"},
     {Advice::kVariant, "variant", "--variant chooses one"},
+    {Advice::kBase, "base", "--base names it"},
     {Advice::kFiles, "files", "--files all takes all of them"},
     {Advice::kFollowLinks, "follow-links", "--follow-links allows that"},
     {Advice::kUnsigned, "no-sign-request", "--no-sign-request reads public buckets"},

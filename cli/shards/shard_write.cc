@@ -14,6 +14,7 @@ import :conversion;
 import :inputs;
 import :outputs;
 import :signals;
+import zt.convert.delta;
 
 namespace zt::cli::internal {
 namespace {
@@ -280,6 +281,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
       args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);
   json["plan_digest"] = cut.digest;
   json["shards"] = count;
+  if (delta != nullptr) json["base"] = DeltaJson(args, delta->Count(plan));
   Status place = CheckFolderOf(args.output);
   if (place.ok())
     place = CheckShardFolder(args, FilesRead(args, &source, shards), cut,
@@ -293,14 +295,15 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   if (args.dry_run) {
     std::string text = run.Describe(first, last);
     text += "the plan: " + Counted(count, "shard") + ", " + cut.digest;
-    if (Compresses(plan) && request.only == 0) {
+    if (delta == nullptr && Compresses(plan) && request.only == 0) {
       ZT_ASSIGN_OR_RETURN(const auto estimated, EstimateBytes(source, plan, options));
       if (estimated) {
         text += "; estimated size " + HumanBytes(*estimated);
         json["output"]["bytes_estimated"] = *estimated;
       }
     }
-    if (!args.json) return Print(text + "\n");
+    if (delta != nullptr) text += "\n" + DeltaText(args, delta->Count(plan));
+    if (!args.json) return Print(delta == nullptr ? text + "\n" : text);
     json["files"] = std::move(run.rows);
     return PrintJson(args, json);
   }

@@ -71,10 +71,11 @@ class Chain {
           path);
     if (seen_.size() == kMostDeltas)
       return WithFile(InvalidArgument("more than " + std::to_string(kMostDeltas) +
-                                      " deltas stand on each other; convert one of them to a whole "
-                                      "file"),
+                                      " deltas stand on each other"),
                       path);
     seen_.push_back(here);
+    if (options_.base_in_memory && !disk)
+      return WithFile(OpenDelta(std::move(source), *origin, nullptr, "", false), path);
     ZT_ASSIGN_OR_RETURN(const std::string base,
                         WithFile(Find(*origin, path, disk ? source.get() : nullptr), path));
     std::erase(unused_, base);
@@ -180,11 +181,13 @@ class Chain {
     const auto described = [&](const std::string& name, const std::string& id) {
       return disk == nullptr ? Described(name, id) : Quote(name);
     };
-    return InvalidArgument(
-        "it is " + (path.empty() ? "a delta" : described(BaseName(path), origin.id)) +
-        ", a delta of " + described(origin.base_name, origin.base_id) +
-        ", which is its base and was not found" +
-        (looked.empty() ? "" : ": there is no " + Joined(looked, "and")) + "; name the base");
+    return WithAdvice(
+        InvalidArgument("it is " +
+                        (path.empty() ? "a delta" : described(BaseName(path), origin.id)) +
+                        ", a delta of " + described(origin.base_name, origin.base_id) +
+                        ", which is its base and was not found" +
+                        (looked.empty() ? "" : ": there is no " + Joined(looked, "and"))),
+        Advice::kBase);
   }
 
   // Of a delta, its own.

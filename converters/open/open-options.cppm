@@ -25,6 +25,9 @@ struct SourceOptions : InputOptions {
   std::string no_files = {};
   // The bases of deltas; others are looked for beside the delta, by the name it says.
   std::vector<std::string> base = {};
+  // The base of a delta is in memory (UpdateFromDelta): it is not opened, and what is made of it cannot
+  // be read.
+  bool base_in_memory = false;
   // Deltas are listed as they are stored, without their bases.
   bool deltas_as_stored = false;
   // If set, opening a delta appends the paths of the bases on which it stands.

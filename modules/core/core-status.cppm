@@ -102,6 +102,7 @@ enum class Advice : std::uint8_t {
   kShards,       // write several smaller files
   kCanonical,    // write the canonical form of 2.0
   kVariant,      // say which of a model's variants is meant
+  kBase,         // say which model a delta stands on
 };
 // Its stable name: "exclude", "void_dtype".
 std::string_view AdviceName(Advice advice);

@@ -66,8 +66,8 @@ constexpr absl::string_view kFile = "ztstream.file", kContext = "ztstream.contex
 constexpr std::string_view kAdviceNames[] = {
     "exclude",  "rename",    "dtype",  "dequantize", "allow_loss", "on_overflow", "void_dtype",
     "replace",  "metadata",  "frames", "memory",     "format",     "files",       "follow_links",
-    "unsigned", "part_size", "shards", "canonical",  "variant"};
-static_assert(std::size(kAdviceNames) == static_cast<std::size_t>(Advice::kVariant) + 1);
+    "unsigned", "part_size", "shards", "canonical",  "variant",    "base"};
+static_assert(std::size(kAdviceNames) == static_cast<std::size_t>(Advice::kBase) + 1);
 
 std::optional<std::string> Get(const Status& status, absl::string_view kind) {
   const auto held = status.GetPayload(kind);

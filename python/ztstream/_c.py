@@ -46,7 +46,7 @@ def set_remote(options, profile, region, endpoint_url, no_sign_request, s3_heade
 class ReaderOptions(Structure):
     _fields_ = [("size", c_size_t), ("format", c_char_p), ("npy_void", c_char_p), ("follow_links", c_int),
                 ("keep_sparse", c_int), ("memory_bytes", c_uint64), *_REMOTE, ("dequantize", c_char_p), ("variant", c_char_p),
-                ("base", POINTER(c_char_p)), ("bases", c_size_t), *_HEADERS]
+                ("base", POINTER(c_char_p)), ("bases", c_size_t), *_HEADERS, ("base_in_memory", c_int)]
 
 
 class Source(Structure):
@@ -121,6 +121,7 @@ _FUNCTIONS = {
     "reader_find": ("s", [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
     "reader_attributes": ("s", [c_void_p, c_size_t, POINTER(c_void_p)]),
     "reader_read_many": ("s", [c_void_p, c_void_p, c_size_t, c_size_t, POINTER(Call)]),
+    "reader_update_many": ("s", [c_void_p, c_void_p, c_size_t, c_size_t, POINTER(Call)]),
     "reader_map": ("s", [c_void_p, c_size_t, c_size_t, POINTER(c_void_p), POINTER(c_uint64)]),
     "reader_map_pages": ("s", [c_void_p, c_size_t, c_size_t, c_void_p, POINTER(c_void_p), POINTER(c_uint64)]),
     "pages_free": (None, [c_void_p]),

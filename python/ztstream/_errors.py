@@ -78,6 +78,7 @@ OF_THE_LIBRARY = {
     "void_dtype": "name it with npy_void=",
     "format": "format= chooses a format",
     "variant": "variant= chooses one",
+    "base": "base= names it",
     "follow_links": "follow_links=True allows that",
     "replace": "overwrite=True replaces it",
 }
@@ -96,6 +97,7 @@ OF_THE_PROGRAM = {
     "memory": "memory= raises the limit",
     "format": "from_= chooses a format",
     "variant": "variant= chooses one",
+    "base": "base= names it",
     "files": "files=\"all\" takes all of them",
     "follow_links": "follow_links=True allows that",
     "unsigned": "no_sign_request=True reads public buckets",

@@ -30,7 +30,7 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void=N
          follow_links: bool = False, keep_sparse: bool = False, profile: Optional[str] = None, region: Optional[str] = None,
          endpoint_url: Optional[str] = None, no_sign_request: bool = False, s3_headers: Optional[Mapping[str, str]] = None,
          dequantize: Optional[str] = None,
-         variant: Optional[str] = None, base: Sequence = ()) -> "File":
+         variant: Optional[str] = None, base: Optional[Sequence] = ()) -> "File":
     """Opens a checkpoint of any format for reading. Headers are read and checked, and no data.
 
     path: a file (.zt, .safetensors, .gguf, .pt, .npy, .npz, .onnx, ...), the index or the folder of a checkpoint in several
@@ -48,11 +48,12 @@ def open(path, *more, threads: int = 0, format: Optional[str] = None, npy_void=N
     dequantize: "f32", "f16" or "bf16": quantized tensors (FP8, FP4, GPTQ, AWQ, bitsandbytes, ...) are numbers of that type, and their
         scales are left out. GGUF blocks stay.
     base: the bases of a delta, as paths, and of the deltas on which it stands; those that lie beside it are found.
+        None: it is in memory alone, for File.update_.
     """
     options = {"threads": threads, "format": format, "variant": variant, "npy_void": _types.named(npy_void), "follow_links": follow_links,
                "keep_sparse": keep_sparse, "profile": profile, "region": region, "endpoint_url": endpoint_url,
                "no_sign_request": no_sign_request, "s3_headers": s3_headers, "dequantize": _types.named(dequantize),
-               "base": [base] if isinstance(base, (str, os.PathLike)) else list(base)}
+               "base": [base] if isinstance(base, (str, os.PathLike)) else base if base is None else list(base)}
     return File((path, *more), options)
 
 
@@ -69,7 +70,7 @@ class File(Mapping[str, Tensor]):
         self._threads = _types.count(options.pop("threads", 0) or 0, "threads", 1024)
         self._sources, self._given = tuple(sources), options
         opened = [opened_by_fsspec(source) for source in sources]
-        self._held = self._open(opened, options_of(**options) if any(options.values()) else None)
+        self._held = self._open(opened, options_of(**options) if any(options.values()) or options.get("base", ()) is None else None)
         self._dequantized: Dict[str, "File"] = {}
         self._texts: Dict[int, str] = {}
         self._names: Optional[List[str]] = None
@@ -191,14 +192,14 @@ class File(Mapping[str, Tensor]):
             place = places[part._path] = _c.pages_at(data.value - part._offset, held)
         return place, part._offset
 
-    def _read(self, wanted, threads):
+    def _read(self, wanted, threads, function="reader_read_many"):
         """Reads (object, component, offset, bytes, address, what has the memory) with one call."""
         ranges = b"".join(_RANGE.pack(*each[:5]) for each in wanted)
         total = sum(each[3] for each in wanted)
         watched = _c.Watched() if total >= _LONG else None
         call = _c.new_call(self._threads if threads is None else _types.count(threads, "threads", 1024), watched)
         held = self._pointer()
-        held.ask(_c.c.reader_read_many, held, ranges, len(wanted), _RANGE.size, byref(call), watched=watched,
+        held.ask(getattr(_c.c, function), held, ranges, len(wanted), _RANGE.size, byref(call), watched=watched,
                  long=watched is not None, kept=wanted)
 
     def _verify(self, object, threads):
@@ -519,6 +520,33 @@ class File(Mapping[str, Tensor]):
         wanted = [each for each in wanted if each[3]]
         if wanted:
             self._read(wanted, threads)
+
+    def update_(self, tensors: Mapping[str, Any], *, threads: Optional[int] = None) -> None:
+        """Changes a state_dict in place that holds the base of this delta (docs/DELTA.md), or another version of the model, to it.
+
+        tensors: for each name of the file a writable contiguous array of numpy or CPU tensor of torch, of its type and shape; names
+            that share their memory too. Names, types and shapes are compared before anything is changed.
+        Only what changed is decoded, and every value is compared by the digest of its chunk. What is neither the base's nor the
+        new is read from the files; of one that was opened with base=None it is an ArgumentError, and nothing is changed.
+        """
+        missing = [name for name in self if name not in tensors]
+        if missing:
+            raise ArgumentError(f"{self._name}: there is no {missing[0]!r} among what is to be changed", self._name, missing[0])
+        first, again = {}, []
+        for name, out in tensors.items():
+            tensor = self[name]
+            part = tensor._filled(out, 0)
+            if part[3] != tensor._bytes or tuple(getattr(out, "shape", tensor.shape)) != tensor.shape:
+                raise ArgumentError(f"{name!r} has another shape in the file: {list(tensor.shape)}", self._name, name)
+            if part[3] and first.setdefault(part[4], part) is not part:
+                again.append((name, part, out))
+        if first:
+            self._read(list(first.values()), threads, "reader_update_many")
+        for name, part, out in again:  # names of one memory: the same values in the file, or an error
+            same = bytearray((ctypes.c_char * part[3]).from_address(part[4]))
+            self._read([(*part[:4], ctypes.addressof(ctypes.c_char.from_buffer(same)), same)], threads, "reader_update_many")
+            if same != (ctypes.c_char * part[3]).from_address(part[4]).raw:
+                raise ArgumentError(f"{name!r} shares its memory with another tensor, and not its values in the file", self._name, name)
 
     def prefetch(self, names: Optional[Iterable[str]] = None) -> None:
         """Tells the kernel that tensors will be read soon."""

@@ -53,7 +53,8 @@ def options_of(format, npy_void, follow_links, keep_sparse, dequantize=None, var
     options.npy_void = npy_void.encode() if npy_void else None
     options.dequantize = dequantize.encode() if dequantize else None
     options.follow_links, options.keep_sparse = bool(follow_links), bool(keep_sparse)
-    paths = [os.fsencode(path) for path in base]
+    paths = [os.fsencode(path) for path in base or ()]
+    options.base_in_memory = base is None
     options.base, options.bases = (c_char_p * len(paths))(*paths), len(paths)
     _c.set_remote(options, **remote)
     return byref(options)

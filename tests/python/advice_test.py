@@ -66,6 +66,10 @@ class Advice(Case):
         with ztstream.open(variants, variant="fp16") as file:
             self.assertEqual((list(file), file["a"].dtype), (["a"], "f16"))
 
+        ztstream.save_file({"w": numpy.zeros(3)}, self.path("gone.zt"))
+        ztstream.convert(self.path("there.zt"), self.path("delta.zt"), base=self.path("gone.zt"))
+        pathlib.Path(self.path("gone.zt")).unlink()
+
         def convert(source, *words):
             return lambda: self.said("convert", source, "-o", self.path("o.zt"), *words)
         rows = (  # what helps, how the program, C and Python come to it, their words
@@ -77,6 +81,8 @@ class Advice(Case):
              "--from chooses a format", "zts_reader_options.format chooses a format", "format= chooses a format"),
             ("variant", convert(variants), lambda: self.opened(variants),
              "--variant chooses one", "zts_reader_options.variant chooses one", "variant= chooses one"),
+            ("base", convert(self.path("delta.zt")), lambda: self.opened(self.path("delta.zt")),
+             "--base names it", "zts_reader_options.base names it", "base= names it"),
             ("memory", convert(self.path("csr.npz"), "--memory", "64KiB"), lambda: self.opened(self.path("csr.npz"), 1 << 16),
              "--memory raises the limit", "zts_reader_options.memory_bytes raises the limit", ""),
             ("exclude", convert(self.path("text.npz")), lambda: self.opened(self.path("text.npz")), "--exclude leaves it out", "", ""),

@@ -87,6 +87,86 @@ class Reading(Case):
                 self.assertEqual(file["a"].numpy().tolist(), values["a"].tolist())
                 self.assertEqual(pickle.loads(pickle.dumps(file))["a"].numpy().tolist(), values["a"].tolist())
 
+    def versions(self):
+        """Three steps: the tensors of each, and their files; the second and third are deltas."""
+        random = numpy.random.default_rng(1)
+        steps = [{"w": random.standard_normal((900, 1000)).astype("f4"), "h": random.standard_normal(70).astype("f2"),
+                  "n": numpy.arange(5), "s": numpy.float64(1)}]
+        for _ in range(2):
+            fresh = {name: numpy.array(value) for name, value in steps[-1].items()}
+            fresh["w"].reshape(-1)[::997] += 1
+            fresh["h"][3] = 7
+            steps.append(fresh)
+        for i, tensors in enumerate(steps):
+            ztstream.save_file(tensors, self.path(f"whole{i}.zt"))
+            ztstream.convert(self.path(f"whole{i}.zt"), self.path(f"{i}.zt"), **({"base": self.path(f"{i - 1}.zt")} if i else {}))
+        return steps
+
+    def test_update_in_memory(self):
+        """Arrays that hold a version become the next, where they lie; what they hold is compared."""
+        steps = self.versions()
+
+        def same(state, step):
+            return all(state[name].tobytes() == numpy.asarray(value).tobytes() for name, value in steps[step].items())
+
+        state = {name: numpy.array(value) for name, value in steps[0].items()}
+        addresses = [value.ctypes.data for value in state.values()]
+        with ztstream.open(self.path("1.zt"), base=None) as file:
+            for _ in range(2):  # again does nothing
+                file.update_(state)
+                self.assertTrue(same(state, 1))
+            with self.assertRaisesRegex(ztstream.MisuseError, "its base is in memory"):
+                file["w"].numpy()
+            self.assertEqual((file["w"].shape, file["w"].dtype), ((900, 1000), "f32"))
+            # What holds neither version: nothing is changed.
+            other = {name: numpy.array(value) for name, value in steps[0].items()}
+            other["w"][899, 999] = 5
+            with self.assertRaisesRegex(ztstream.ArgumentError, "'w'.*what is in memory is not what it was in the base"):
+                file.update_(other)
+            other["w"][899, 999] = steps[0]["w"][899, 999]
+            self.assertTrue(same(other, 0))
+            # Names, types and shapes.
+            for name, value, kind, says in (("w", other["w"].astype("f8"), ztstream.ArgumentError, "f64"),
+                                            ("w", other["w"].reshape(1000, 900), ztstream.ArgumentError, "another shape"),
+                                            ("w", other["w"][:10], ztstream.ArgumentError, "another shape"),
+                                            ("more", other["h"], ztstream.NotFoundError, "there is no tensor 'more'")):
+                with self.assertRaisesRegex(kind, says):
+                    file.update_({**other, name: value})
+            with self.assertRaisesRegex(ztstream.ArgumentError, "there is no 'h' among"):
+                file.update_({name: value for name, value in other.items() if name != "h"})
+            self.assertTrue(same(other, 0))
+        self.assertEqual(addresses, [value.ctypes.data for value in state.values()])
+        with ztstream.open(self.path("2.zt"), base=None) as file:
+            file.update_(state, threads=3)
+        self.assertTrue(same(state, 2))
+        for begin in (0, 1):  # of any version, with the bases; of none
+            state = {name: numpy.array(value) for name, value in steps[begin].items()}
+            with ztstream.open(self.path("2.zt")) as file:
+                file.update_(state)
+            self.assertTrue(same(state, 2), begin)
+        state["w"][:] = 3
+        for path in ("2.zt", "whole2.zt"):
+            with ztstream.open(self.path(path)) as file:
+                file.update_(state)
+            self.assertTrue(same(state, 2), path)
+
+    def test_update_of_names_that_share_memory(self):
+        old = numpy.arange(50_000, dtype="f4")
+        ztstream.save_file({"a": old, "b": old}, self.path("0.zt"))
+        ztstream.save_file({"a": old + 1, "b": old + 1}, self.path("same.zt"))
+        ztstream.save_file({"a": old + 1, "b": old + 2}, self.path("apart.zt"))
+        for name in ("same", "apart"):
+            ztstream.convert(self.path(f"{name}.zt"), self.path(f"{name}d.zt"), base=self.path("0.zt"))
+            for base in ({}, {"base": None}):
+                state = old.copy()
+                with ztstream.open(self.path(f"{name}d.zt"), **base) as file:
+                    if name == "same":
+                        file.update_({"a": state, "b": state})
+                    else:
+                        with self.assertRaises(ztstream.ArgumentError):
+                            file.update_({"a": state, "b": state})
+                self.assertEqual(state.tolist(), (old + 1).tolist())
+
     def test_handle(self):
         with ztstream.open(self.raw) as file:
             tensor = file["a"]
@@ -920,6 +1000,22 @@ class Torch(Case):
         except ImportError:
             self.skipTest("torch is not installed")
         self.torch = torch
+
+    def test_update(self):
+        """A state_dict in place: the parameters of the module are those tensors."""
+        torch = self.torch
+        model = torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.Linear(200, 3)).bfloat16()
+        ztstream.save_file(model.state_dict(), self.path("0.zt"))
+        fresh = {name: value.clone() for name, value in model.state_dict().items()}
+        fresh["0.weight"].view(-1)[::97] += 1
+        ztstream.save_file(fresh, self.path("whole.zt"))
+        ztstream.convert(self.path("whole.zt"), self.path("1.zt"), base=self.path("0.zt"))
+        with ztstream.open(self.path("1.zt"), base=None) as file:
+            file.update_(model.state_dict())
+            for name, value in model.state_dict().items():
+                self.assertTrue(torch.equal(value, fresh[name]), name)
+            with self.assertRaises(ztstream.ArgumentError):
+                file.update_({name: value.float() for name, value in fresh.items()})
 
     def test_tensors(self):
         torch = self.torch

@@ -1,6 +1,7 @@
 """docs/PYTHON.md and GUIDE.md: their blocks run as they stand, one after the other; and so do the examples."""
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -51,6 +52,28 @@ class Page(Case):
         whole = self.run_script(example, "other", "40").stdout.splitlines()
         self.assertEqual(first + second, whole)
 
+    def test_deltas_of_a_training_run(self):
+        """A receiver that follows has what one that begins anew has, and one that was published in full."""
+        sys.path.insert(0, str(ROOT / "examples/python"))
+        self.addCleanup(sys.path.remove, str(ROOT / "examples/python"))
+        import receive_deltas
+        folder, seen, receiver, kept = self.folder / "run", self.folder / "seen", receive_deltas.Receiver(), None
+        seen.mkdir()
+        wanted = [line.partition(": ")[2] for line in self.run_script(ROOT / "examples/python/publish_deltas.py", folder, 12).stdout.splitlines()]
+        for steps in (3, 12):
+            for path in sorted(folder.glob("step-*"))[:steps]:
+                shutil.copy(path, seen)
+            receiver.follow(seen)
+            self.assertEqual((receiver.step, f"norm {float(numpy.linalg.norm(receiver.state['weight'])):.6f}"), (steps, wanted[steps - 1]))
+            kept = kept or receiver.state["weight"].ctypes.data
+        self.assertEqual((receiver.state["weight"].ctypes.data, receiver.follow(seen)), (kept, 0))
+        done = self.run_script(ROOT / "examples/python/receive_deltas.py", seen)
+        self.assertEqual(done.stdout, f"step 12: {wanted[-1]}\n")
+        sizes = {path.name: path.stat().st_size for path in folder.glob("step-*")}
+        self.assertLess(sizes["step-000012.zt"], sizes["step-000011.zt"] / 4)
+        for name in ("publish_deltas", "receive_deltas"):
+            self.assertLess((ROOT / f"examples/python/{name}.py").read_text().count("\n"), 41, name)
+
     def test_compare_finetunes(self):
         """Numbers, never bits: f8 is compared where ml_dtypes is installed."""
         types = {"bf": "bf16", "f8": "f8_e4m3fn", "x": "f16"}
@@ -89,7 +112,7 @@ x: changed by 0.5 of its norm, at most 0.5
 
     def test_examples_say_what_they_take(self):
         for name, words in (("stream_checkpoints", "FOLDER [STEPS]"), ("compare_finetunes", "A B"),
-                            ("convert_shards", "CHECKPOINT OUT.zt COUNT"), ("load_module", "CHECKPOINT"), ("train_module", "FILE.zt [STEPS]"),
+                            ("convert_shards", "CHECKPOINT OUT.zt COUNT"), ("publish_deltas", "FOLDER [STEPS]"), ("receive_deltas", "FOLDER"), ("load_module", "CHECKPOINT"), ("train_module", "FILE.zt [STEPS]"),
                             ("from_pretrained", "FOLDER"), ("tensor_parallel", "CHECKPOINT RANK COUNT"), ("notebook", "CHECKPOINT")):
             source = (ROOT / f"examples/python/{name}.py").read_text()
             if name in ("train_module", "from_pretrained", "tensor_parallel", "notebook"):

@@ -130,6 +130,8 @@ typedef struct zts_reader_options {
   /* Headers for "s3://", as "x-amz-request-payer=requester" (docs/REMOTE.md); null and 0 (default). */
   const char* const* s3_headers;
   size_t s3_header_count;
+  /* 1: the base of a delta is in memory, for zts_reader_update_many; default 0. */
+  int base_in_memory;
 } zts_reader_options;
 ZTS_API void zts_reader_options_init(zts_reader_options* options, size_t size);
 
@@ -257,6 +259,12 @@ ZTS_API zts_status zts_reader_read(const zts_reader* reader, size_t object, size
  * is that of the first range that fails. `size` is the size of a zts_range; `call` may be null. */
 ZTS_API zts_status zts_reader_read_many(const zts_reader* reader, const zts_range* ranges,
                                         size_t count, size_t size, const zts_call* call);
+/* The same for memory that holds these ranges of another version of the model: of a delta
+ * (docs/DELTA.md) only what changed is decoded, and all else is compared with its digest. Ranges are
+ * whole components. What holds neither version is read with the base; where that is in memory alone,
+ * it is ZTS_INVALID_ARGUMENT, before anything is changed. */
+ZTS_API zts_status zts_reader_update_many(const zts_reader* reader, const zts_range* ranges,
+                                          size_t count, size_t size, const zts_call* call);
 /* Maps the bytes of a component in its file; valid as long as the reader. The pages are private:
  * writing to them changes neither the file nor other readers. ZTS_MISUSE if zts_component.mappable
  * is 0, ZTS_INVALID_DATA if the size of the file has changed. A file that shrinks while it is
