@@ -106,7 +106,7 @@ class DiskDelta(support.EndToEnd):
         self.assertEqual({o["name"] for o in listed["objects"]}, {"w", "b"})
         self.assertEqual(listed["attributes"]["disk-delta"]["version"], "000001")
         self.fail_with(USAGE, "convert", folder, "-o", self.path("out.zt"), says=(
-            "it is 'weight_v000001', a delta of 'weight_v000000', which is its base and was not found", "weight_v000000; name"))
+            "it is 'weight_v000001', a delta of 'weight_v000000', which is its base and was not found", "weight_v000000; --base names it"))
         self.succeed("extract", folder, "--base", base, "-o", self.path("again.safetensors"), "-q")
         self.assertEqual(make_safetensors.read(after)[0], make_safetensors.read(self.path("again.safetensors"))[0])
         # Files of the model are those of the base.
