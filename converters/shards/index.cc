@@ -15,6 +15,7 @@ namespace zt {
 namespace {
 
 namespace dom = simdjson::dom;
+namespace ondemand = simdjson::ondemand;
 
 // The index may only name files of its own folder.
 Status CheckShardName(std::string_view file) {
@@ -24,6 +25,25 @@ Status CheckShardName(std::string_view file) {
                        "; only files of the folder itself are read");
   }
   return OkStatus();
+}
+
+Status NotJson(simdjson::error_code error) {
+  if (error == simdjson::MEMALLOC) return IoError("out of memory");
+  return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));
+}
+
+// The text of a value, which is passed over.
+simdjson::simdjson_result<std::string_view> TextOf(ondemand::value value) {
+  ondemand::object object;
+  ondemand::array array;
+  if (value.get_object().get(object) == simdjson::SUCCESS) return object.raw_json();
+  if (value.get_array().get(array) == simdjson::SUCCESS) return array.raw_json();
+  std::string_view token = value.raw_json_token();
+  const bool passed = value.get_string().error() == simdjson::SUCCESS ||
+                      value.get_double().error() == simdjson::SUCCESS ||
+                      value.get_bool().error() == simdjson::SUCCESS;
+  if (!passed) (void)value.is_null();  // whatever it is, it is checked elsewhere
+  return token;
 }
 
 // Parses what `ztstream join` has written; other metadata is ignored.
@@ -70,45 +90,65 @@ Value::Map DiskDeltaOf(const dom::element& metadata) {
   return texts;
 }
 
+Status ParseWeightMap(ondemand::value value, ShardIndex& index) {
+  ondemand::object entries;
+  if (value.get_object().get(entries) != simdjson::SUCCESS)
+    return InvalidData("weight_map is not a JSON object");
+  for (auto each : entries) {
+    ondemand::field field;
+    std::string_view tensor, file;
+    if (const auto error = std::move(each).get(field)) return NotJson(error);
+    if (const auto error = field.unescaped_key().get(tensor)) return NotJson(error);
+    if (const auto error = field.value().get_string().get(file)) {
+      return error == simdjson::INCORRECT_TYPE
+                 ? WithTensor(InvalidData("its shard is not a string"), tensor)
+                 : NotJson(error);
+    }
+    ZT_RETURN_IF_ERROR(WithTensor(CheckShardName(file), tensor));
+    if (!index.weight_map.emplace(std::string(tensor), std::string(file)).second)
+      return WithTensor(InvalidData("weight_map has it twice"), tensor);
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<ShardIndex> ParseShardIndex(std::string text) {
-  dom::parser parser;
-  dom::element root;
-  // the reserved padding lets simdjson parse in place
-  text.reserve(text.size() + simdjson::SIMDJSON_PADDING);
-  if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS) {
-    if (error == simdjson::MEMALLOC) return IoError("out of memory");
-    return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));
+  const simdjson::padded_string padded(text);
+  text = {};
+  // One member after the other: a tree of all takes ten times the memory of the text.
+  ondemand::parser parser;
+  ondemand::document document;
+  ondemand::object members;
+  if (const auto error = parser.iterate(padded).get(document)) return NotJson(error);
+  if (const auto error = document.get_object().get(members)) {
+    return error == simdjson::INCORRECT_TYPE ? InvalidData("it is not a JSON object")
+                                             : NotJson(error);
   }
-  dom::object members;
-  if (root.get_object().get(members) != simdjson::SUCCESS)
-    return InvalidData("it is not a JSON object");
   bool found = false;
   ShardIndex index;
-  for (const auto& [key, value] : members) {
-    if (key == "metadata") {
-      ZT_RETURN_IF_ERROR(ParseOwnMetadata(value, index));
-      index.disk_delta = DiskDeltaOf(value);
+  for (auto each : members) {
+    ondemand::field field;
+    std::string_view key, raw;
+    if (const auto error = std::move(each).get(field)) return NotJson(error);
+    if (const auto error = field.unescaped_key().get(key)) return NotJson(error);
+    if (key == "weight_map") {
+      if (found) return InvalidData("weight_map occurs twice");
+      found = true;
+      ZT_RETURN_IF_ERROR(ParseWeightMap(field.value(), index));
+      continue;
     }
-    if (key != "weight_map") continue;
-    if (found) return InvalidData("weight_map occurs twice");
-    found = true;
-    dom::object entries;
-    if (value.get_object().get(entries) != simdjson::SUCCESS) {
-      return InvalidData("weight_map is not a JSON object");
-    }
-    for (const auto& [tensor, shard] : entries) {
-      std::string_view file;
-      if (shard.get_string().get(file) != simdjson::SUCCESS) {
-        return WithTensor(InvalidData("its shard is not a string"), tensor);
-      }
-      ZT_RETURN_IF_ERROR(WithTensor(CheckShardName(file), tensor));
-      if (!index.weight_map.emplace(std::string(tensor), std::string(file)).second) {
-        return WithTensor(InvalidData("weight_map has it twice"), tensor);
-      }
-    }
+    const bool metadata = key == "metadata";
+    if (const auto error = TextOf(field.value()).get(raw)) return NotJson(error);
+    dom::parser other;
+    dom::element value;
+    if (const auto error = other.parse(raw.data(), raw.size()).get(value)) return NotJson(error);
+    if (!metadata) continue;
+    ZT_RETURN_IF_ERROR(ParseOwnMetadata(value, index));
+    index.disk_delta = DiskDeltaOf(value);
   }
+  if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
+    return NotJson(simdjson::TRAILING_CONTENT);
   if (!found) return InvalidData("there is no weight_map");
   return index;
 }
