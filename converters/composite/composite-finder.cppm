@@ -21,7 +21,7 @@ class Finder {
  public:
   // Looks at the objects `own`, in this order.
   Finder(const Tensors& tensors, const Configuration& config, std::vector<std::uint32_t> own);
-  StatusOr<std::vector<Weight>> Run();
+  StatusOr<FoundWeights> Run();
 
   // How the name of a part of a quantized tensor ends, and what looks at it: `module` is what stands
   // before the ending. Null: another part finds it.
@@ -106,7 +106,7 @@ class Finder {
   const std::vector<std::uint32_t> own_;
   std::unordered_set<std::uint32_t> used_;  // objects that are members
   std::unordered_set<std::string> names_;   // of what is found
-  std::vector<Weight> found_;
+  FoundWeights found_;
 };
 
 }  // namespace zt::composite::internal

@@ -140,11 +140,13 @@ class Claims {
   mutable std::uint64_t steps_ = std::uint64_t{1} << 30;  // that all comparisons may take
 };
 
+// There may be as many as a checkpoint has tensors, and a source keeps them.
+using FoundWeights = std::vector<std::unique_ptr<Weight>>;
+
 // Finds the quantized tensors of a source, in the order of their codes, and compares them with the
 // configurations: each tensor with that of its prefix, else with the first, which has none.
 // kDataLoss, naming the tensor, if one contradicts itself or its configuration, or lacks its scales.
-StatusOr<std::vector<Weight>> FindWeights(const Tensors& tensors,
-                                          std::span<const Configuration> configs);
+StatusOr<FoundWeights> FindWeights(const Tensors& tensors, std::span<const Configuration> configs);
 
 // A member of a JSON object, by its place in the text.
 struct JsonMember {

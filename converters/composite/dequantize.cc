@@ -27,6 +27,7 @@ namespace {
 
 using composite::internal::Configuration;
 using composite::internal::FindWeights;
+using composite::internal::FoundWeights;
 using composite::internal::kMostConfigBytes;
 using composite::internal::MethodOf;
 using composite::internal::Numbers;
@@ -57,11 +58,13 @@ class DequantizedSource final : public RegroupedSource {
     RegroupedSource::Keep(index);
     made_.emplace_back();
   }
-  Status Add(Weight weight) {
-    ZT_ASSIGN_OR_RETURN(Object object, DenseObject(weight.name, weight.shape, {type_}));
+  // Takes the name of the weight, too.
+  Status Add(std::unique_ptr<Weight> weight) {
+    ZT_ASSIGN_OR_RETURN(Object object,
+                        DenseObject(std::move(weight->name), weight->shape, {type_}));
     ZT_RETURN_IF_ERROR(ValidateObject(object));
-    RegroupedSource::Keep(weight.codes.object, std::move(object));
-    made_.push_back({std::make_unique<const Weight>(std::move(weight))});
+    RegroupedSource::Keep(weight->codes.object, std::move(object));
+    made_.push_back({std::move(weight)});
     return OkStatus();
   }
   // A file with another text.
@@ -289,10 +292,10 @@ bool NamesQuantizedPart(std::string_view name) {
 StatusOr<std::vector<QuantizedTensor>> FindQuantized(TensorSource& source,
                                                      const QuantConfig& given) {
   ZT_ASSIGN_OR_RETURN(const std::vector<Configuration> configs, ConfigsFor(source, given));
-  ZT_ASSIGN_OR_RETURN(std::vector<Weight> weights, FindWeights(Tensors(source), configs));
+  ZT_ASSIGN_OR_RETURN(FoundWeights weights, FindWeights(Tensors(source), configs));
   std::vector<QuantizedTensor> out;
-  for (Weight& weight : weights)
-    out.push_back({std::move(weight.name), Describe(weight), std::move(weight.members)});
+  for (const auto& weight : weights)
+    out.push_back({std::move(weight->name), Describe(*weight), std::move(weight->members)});
   return out;
 }
 
@@ -302,7 +305,7 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
   ZT_ASSIGN_OR_RETURN(source, Ungroup(std::move(source)));
   TensorSource& inner = *source;
   Dequantized out;
-  std::vector<Weight> weights;
+  FoundWeights weights;
   std::vector<std::int64_t> weight_of(inner.objects().size(), -1);  // by codes; -2: left out
   {
     const Tensors tensors(inner);
@@ -326,10 +329,10 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
         "codes and scales lie apart, and a pipe can only be read in order; name a file");
   }
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    for (const std::uint32_t member : weights[i].members) weight_of[member] = -2;
+    for (const std::uint32_t member : weights[i]->members) weight_of[member] = -2;
   }
   for (std::size_t i = 0; i < weights.size(); ++i)
-    weight_of[weights[i].codes.object] = static_cast<std::int64_t>(i);
+    weight_of[weights[i]->codes.object] = static_cast<std::int64_t>(i);
   ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(inner.objects()));
   const std::string_view to = TorchName(options.torch_type);
   std::shared_ptr<const Transform> rounded;
@@ -346,7 +349,7 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
     return own ? folder : std::string_view();
   };
   std::set<std::string, std::less<>> parts;
-  for (const Weight& weight : weights) parts.emplace(part_of(weight.name));
+  for (const auto& weight : weights) parts.emplace(part_of(weight->name));
   auto file = files.begin();
   for (std::uint32_t i = 0; i < inner.objects().size(); ++i) {
     if (file != files.end() && file->object == i) {
@@ -366,19 +369,22 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
     } else if (weight_of[i] == -1) {
       made->Keep(i);
     } else if (weight_of[i] >= 0) {
-      Weight& weight = weights[static_cast<std::size_t>(weight_of[i])];
-      out.names.push_back(weight.name);
+      auto& weight = weights[static_cast<std::size_t>(weight_of[i])];
+      out.names.push_back(weight->name);
       const Status added = made->Add(std::move(weight));
       if (!added.ok()) return AtTensor(inner, {i, 0}, added);
     }
   }
   // The headers of the files of weights are those of other tensors.
-  if (const Value* folder = FindMember(made->attributes(), kFolderAttribute)) {
-    auto weight_files = FindWeightFiles({{std::string(kFolderAttribute), *folder}}, {});
-    if (weight_files.ok()) {
-      for (WeightFile& each : *weight_files) each.header.clear();
-      SetMember(made->root(), kFolderAttribute, ToValue(*weight_files));
+  if (const Value* folder = FindMember(made->attributes(), kFolderAttribute);
+      folder != nullptr && folder->AsArray() != nullptr) {
+    Value::Array without;
+    for (const Value& each : *folder->AsArray()) {
+      Value::Map map = each.AsMap() == nullptr ? Value::Map() : *each.AsMap();
+      std::erase_if(map, [](const Value::Member& member) { return member.first == "header"; });
+      without.emplace_back(std::move(map));
     }
+    SetMember(made->root(), kFolderAttribute, std::move(without));
   }
   out.source = std::move(made);
   return out;

@@ -258,17 +258,21 @@ bool IsKeptConfig(const Value& value) {
 
 StatusOr<std::unique_ptr<TensorSource>> Ungroup(std::unique_ptr<TensorSource> source) {
   TensorSource& inner = *source;
+  const auto recorded = [](const Object& object) {
+    return object.format == "quantized_group"
+               ? FindMember(object.attributes, kSourceTensorsAttribute)
+               : nullptr;
+  };
+  if (std::ranges::none_of(inner.objects(), recorded)) return source;
   auto ungrouped = std::make_unique<RegroupedSource>(std::move(source));
-  std::unordered_set<std::string, zt::internal::NameHash> names;
-  bool any = false;
+  std::unordered_set<std::string_view, zt::internal::NameHash> names;
   for (std::uint32_t i = 0; i < inner.objects().size(); ++i) {
     const Object& object = inner.objects()[i];
-    const Value* recorded = FindMember(object.attributes, kSourceTensorsAttribute);
-    if (object.format != "quantized_group" || recorded == nullptr) {
+    const Value* const parts = recorded(object);
+    if (parts == nullptr) {
       ungrouped->Keep(i);
     } else {
-      any = true;
-      ZT_ASSIGN_OR_RETURN(auto tensors, WithTensor(SourceTensors(object, *recorded), object.name));
+      ZT_ASSIGN_OR_RETURN(auto tensors, WithTensor(SourceTensors(object, *parts), object.name));
       for (std::uint32_t c = 0; c < tensors.size(); ++c)
         ungrouped->Add(std::move(tensors[c]), {{i, c}});
     }
@@ -279,8 +283,8 @@ StatusOr<std::unique_ptr<TensorSource>> Ungroup(std::unique_ptr<TensorSource> so
     }
   }
   Value::Map& root = ungrouped->root();
-  std::erase_if(root, [&](const Value::Member& member) {
-    return any && member.first == kQuantConfigAttribute && IsKeptConfig(member.second);
+  std::erase_if(root, [](const Value::Member& member) {
+    return member.first == kQuantConfigAttribute && IsKeptConfig(member.second);
   });
   return ungrouped;
 }

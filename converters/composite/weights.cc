@@ -64,7 +64,7 @@ Finder::Finder(const Tensors& tensors, const Configuration& config, std::vector<
       method_(MethodOf(config.content)),
       own_(std::move(own)) {}
 
-StatusOr<std::vector<Weight>> Finder::Run() {
+StatusOr<FoundWeights> Finder::Run() {
   const std::vector<Object>& objects = tensors_.source().objects();
   for (const auto step : {&Finder::Look, &Finder::CheckScaled}) {
     for (const std::uint32_t each : own_) {
@@ -74,7 +74,7 @@ StatusOr<std::vector<Weight>> Finder::Run() {
     }
   }
   if (!found_.empty()) AddCacheScales();
-  std::ranges::stable_sort(found_, {}, [](const Weight& each) { return each.codes.object; });
+  std::ranges::stable_sort(found_, {}, [](const auto& each) { return each->codes.object; });
   return std::move(found_);
 }
 
@@ -173,7 +173,7 @@ Status Finder::Add(Weight weight, const std::string& module) {
                        ", too");
   }
   used_.insert(weight.members.begin(), weight.members.end());
-  found_.push_back(std::move(weight));
+  found_.push_back(std::make_unique<Weight>(std::move(weight)));
   return OkStatus();
 }
 
@@ -191,7 +191,7 @@ Status Finder::CheckScaled(const Object& object) {
   const std::string what = "it holds codes (" + std::string(Name(object.components[0].element)) +
                            "), and no tensor beside it their scales; ";
   if (method_.empty()) {
-    return InvalidData(what + TensorContext(found_.front().name) +
+    return InvalidData(what + TensorContext(found_.front()->name) +
                        " has some, and no configuration says which modules are not quantized");
   }
   return InvalidData(what + Configured() +
@@ -211,7 +211,7 @@ void Finder::AddCacheScales() {
   if (scales.empty()) return;
   std::unordered_map<std::string, std::size_t> near;  // a module around one that is quantized
   for (std::size_t i = 0; i < found_.size(); ++i) {
-    const std::string module = ModuleOf(found_[i].name);
+    const std::string module = ModuleOf(found_[i]->name);
     near.emplace(module, i);
     near.emplace(ModuleOf(module), i);
   }
@@ -225,13 +225,12 @@ void Finder::AddCacheScales() {
     auto beside = near.find(module);
     if (beside == near.end()) beside = near.find(ModuleOf(module));
     if (!declared && (!usual || beside == near.end())) continue;
-    found_[beside == near.end() ? 0 : beside->second].members.push_back(each);
+    found_[beside == near.end() ? 0 : beside->second]->members.push_back(each);
     used_.insert(each);
   }
 }
 
-StatusOr<std::vector<Weight>> FindWeights(const Tensors& tensors,
-                                          std::span<const Configuration> configs) {
+StatusOr<FoundWeights> FindWeights(const Tensors& tensors, std::span<const Configuration> configs) {
   std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> by_prefix;
   for (std::size_t i = 0; i < configs.size(); ++i) by_prefix.emplace(configs[i].prefix, i);
   std::vector<std::vector<std::uint32_t>> own(configs.size());
@@ -241,12 +240,11 @@ StatusOr<std::vector<Weight>> FindWeights(const Tensors& tensors,
         configs.size() == 1 ? by_prefix.end() : by_prefix.find(name.substr(0, name.find('/') + 1));
     own[found == by_prefix.end() ? 0 : found->second].push_back(i);
   }
-  std::vector<Weight> out;
+  FoundWeights out;
   for (std::size_t i = 0; i < configs.size(); ++i) {
-    ZT_ASSIGN_OR_RETURN(std::vector<Weight> found,
-                        Finder(tensors, configs[i], std::move(own[i])).Run());
+    ZT_ASSIGN_OR_RETURN(FoundWeights found, Finder(tensors, configs[i], std::move(own[i])).Run());
     if (configs.size() == 1) return found;
-    for (Weight& each : found) out.push_back(std::move(each));
+    for (auto& each : found) out.push_back(std::move(each));
   }
   return out;
 }

@@ -528,7 +528,7 @@ StatusOr<Dequantized> OpenDequantized(const std::vector<std::string>& paths,
     const bool within = source->format() == "zt";
     ZT_ASSIGN_OR_RETURN(Dequantized made,
                         Dequantize(std::move(source), within ? QuantConfig{} : config, numbers));
-    out.names.insert(out.names.end(), made.names.begin(), made.names.end());
+    for (std::string& each : made.names) out.names.push_back(std::move(each));
     return std::move(made.source);
   };
   ZT_ASSIGN_OR_RETURN(out.source, OpenConfigured(paths, options, change));
