@@ -41,11 +41,14 @@ Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   const std::uint64_t unit = transform->output_unit();
   const std::uint64_t first = offset / unit;
   const std::uint64_t units = (offset + out.size() + unit - 1) / unit - first;
-  std::vector<std::byte> input(units * transform->input_unit()), output(units * unit);
-  ZT_RETURN_IF_ERROR(inner_->Read(Planned(id).source, first * transform->input_unit(), input));
+  const Buffer input = pool_.Take(units * transform->input_unit());
+  ZT_RETURN_IF_ERROR(
+      inner_->Read(Planned(id).source, first * transform->input_unit(), input.bytes()));
+  const bool whole = out.size() == units * unit;
+  const Buffer output = whole ? Buffer() : pool_.Take(units * unit);
   NumericCounts counts;
-  transform->Apply(input, output, counts);
-  std::memcpy(out.data(), output.data() + (offset - first * unit), out.size());
+  transform->Apply(input.bytes(), whole ? out : output.bytes(), counts);
+  if (!whole) std::memcpy(out.data(), &output.bytes()[offset - first * unit], out.size());
   const zt::internal::MutexLock lock(mutex_);
   counts_[id] += counts;
   return OkStatus();

@@ -40,6 +40,7 @@ class ChangedSource final : public WrappedSource {
 
   const std::unique_ptr<TensorSource> inner_;
   Plan plan_;  // of inner_
+  BufferPool pool_{std::uint64_t{64} << 20};
   mutable zt::internal::Mutex mutex_;
   std::map<ComponentId, NumericCounts> counts_;  // under mutex_
 };
