@@ -8,12 +8,13 @@ those may that docs/QUANTIZED.md explains. Models of transformers are loaded fro
 and logits must be those of the quantized model that transformers dequantizes itself. Exit status 1 if anything differs otherwise.
 
 Runs where these libraries are: Debian sid with python3-torch, -safetensors, -transformers, -accelerate and -compressed-tensors.
-FOLDER has the sources of what Debian has not, as their repositories have them: bitsandbytes/ and gptqmodel/; what is absent is left
-out. ZTSTREAM names the program, build/release/bin/ztstream otherwise.
+FOLDER has the sources of what Debian has not, as their repositories have them: bitsandbytes/, gptqmodel/, awq/ (AutoAWQ) and
+modelopt/ (TensorRT-Model-Optimizer); what is absent is left out. ZTSTREAM names the program, build/release/bin/ztstream otherwise.
 """
 import argparse
 import ast
 import json
+import math
 import os
 import pathlib
 import re
@@ -236,19 +237,29 @@ def bitsandbytes_int8(sources):
     return model, {}
 
 
-def gptq_class(sources):
-    """The part of GPTQModel's layer that dequantizes, cut from its source: all of it needs what is not here."""
-    path = sources / "gptqmodel/nn_modules/qlinear/__init__.py" if sources else pathlib.Path("none")
+def cut(sources, file, names, space):
+    """Functions, classes and variables of a source file, cut from it: all of it needs what is not here. They see `space`, which then has
+    them. None without the file."""
+    path = sources / file if sources else pathlib.Path("none")
     if not path.exists():
         return None
     found = {}
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef) and node.name in ("dequantize_weight", "_dequantize_from_codes"):
-            found.setdefault(node.name, node)
-    space = {"t": torch, "_torch_right_shift": lambda a, b: torch.bitwise_right_shift(a, b),
-             "_torch_left_shift": lambda a, b: torch.bitwise_left_shift(a, b)}
-    exec(compile(ast.Module(list(found.values()), []), str(path), "exec"), space)
-    return type("Layer", (), {name: space[name] for name in found} | {"planar": False, "_init_wf_unsqueeze_buffers": lambda self: None})
+        name = node.targets[0].id if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) else getattr(node, "name", None)
+        if name in names and isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.Assign)):
+            found.setdefault(name, node)
+    exec(compile(ast.Module([found[name] for name in names], []), str(path), "exec"), space)
+    return space
+
+
+def gptq_class(sources):
+    """The part of GPTQModel's layer that dequantizes."""
+    names = ["dequantize_weight", "_dequantize_from_codes"]
+    space = cut(sources, "gptqmodel/nn_modules/qlinear/__init__.py", names, {
+        "t": torch, "_torch_right_shift": lambda a, b: torch.bitwise_right_shift(a, b),
+        "_torch_left_shift": lambda a, b: torch.bitwise_left_shift(a, b)})
+    return space and type("Layer", (), {name: space[name] for name in names} | {
+        "planar": False, "_init_wf_unsqueeze_buffers": lambda self: None})
 
 
 def pack_rows(codes, bits):
@@ -293,6 +304,54 @@ for size in (2, 3, 4, 8):
     for v2 in (False, True):
         CASES[f"gptqmodel {size} bits{' v2' if v2 else ''}"] = lambda sources, a=size, b=v2: gptq(sources, a, b, False)
 CASES["gptqmodel act-order"] = lambda sources: gptq(sources, 4, False, True)
+
+
+@case
+def autoawq(sources):
+    space = cut(sources, "awq/utils/packing_utils.py", ["AWQ_REVERSE_ORDER", "unpack_awq", "reverse_awq_order", "dequantize_gemm"], {"torch": torch})
+    space = space and cut(sources, "awq/modules/linear/gemm.py", ["WQLinear_GEMM"], space | {"nn": torch.nn, "get_best_device": lambda: "cpu"})
+    if space is None:
+        return None
+    model = Model({"quant_method": "awq", "bits": 4, "group_size": 32, "version": "gemm", "zero_point": True})
+    for i, (rows, columns) in enumerate(((64, 128), (96, 64))):
+        groups = columns // 32
+        codes, zeros = torch.randint(0, 16, (columns, rows)), torch.randint(0, 16, (groups, rows))
+        scales = (torch.rand(groups, rows) * .01 + .001).half()
+        linear = torch.nn.Linear(columns, rows, bias=False)
+        linear.weight.data = ((codes - zeros.repeat_interleave(32, 0)) * scales.float().repeat_interleave(32, 0)).T.contiguous()
+        layer = space["WQLinear_GEMM"].from_linear(linear, 4, 32, scales=scales.float(), zeros=zeros)
+        model.tensors |= {f"{i}.proj.{key}": getattr(layer, key) for key in ("qweight", "qzeros", "scales")}
+        model.numbers[f"{i}.proj.weight"] = lambda dtype, a=layer: space["dequantize_gemm"](a.qweight, a.qzeros, a.scales, 4, 32).T
+    # It multiplies in f16, the type of its scales.
+    return model, {"f32": 2 ** 12, "bf16": 1}
+
+
+def modelopt(sources, kind):
+    folder, space = "modelopt/torch/quantization/", {"torch": torch, "fp4_compatible": lambda: False, "math": math, "F": torch.nn.functional}
+    for file, names in (("utils.py", ["reduce_block_amax", "reduce_block_padding", "reduce_amax", "convert_quantization_axis_to_reduce_axis"]),
+                        ("qtensor/base_qtensor.py", ["BaseQuantizedTensor"]), ("qtensor/fp8_tensor.py", ["FP8QTensor"]),
+                        ("qtensor/nvfp4_tensor.py", ["e2m1_bounds", "e2m1_values", "NVFP4QTensor"])):
+        space = space and cut(sources, folder + file, names, space)
+    if space is None:
+        return None
+    model = Model({"quant_method": "modelopt", "quant_algo": kind, "group_size": 16, "exclude_modules": ["lm_head"]})
+    for i, shape in enumerate(((64, 256), (96, 128))):
+        weight, name = torch.randn(shape) * .05, f"model.layers.{i}.proj"
+        if kind == "NVFP4":
+            stored, scale, second = space["NVFP4QTensor"].quantize(weight, 16)
+            model.tensors |= {f"{name}.weight": stored._quantized_data, f"{name}.weight_scale": scale, f"{name}.weight_scale_2": second}
+            how = {"scale": scale, "double_scale": second, "block_sizes": {-1: 16}}
+        else:
+            stored, scale = space["FP8QTensor"].quantize(weight)
+            model.tensors |= {f"{name}.weight": stored._quantized_data, f"{name}.weight_scale": scale.reshape(())}
+            how = {"scale": scale}
+        model.numbers[f"{name}.weight"] = lambda dtype, stored=stored, how=how: stored.dequantize(dtype, **how)
+    # Of FP8 it rounds the scale to the type of the numbers first.
+    return model, {} if kind == "NVFP4" else {"bf16": 2, "f16": 2}
+
+
+for algorithm in ("NVFP4", "FP8"):
+    CASES[f"modelopt {algorithm}"] = lambda sources, a=algorithm: modelopt(sources, a)
 
 
 # ---- whole models -------------------------------------------------------------------------------------------------------
