@@ -24,6 +24,11 @@ import onnx_assembler as onnx
 import pickle_assembler as pickles
 import quantized
 
+try:
+    import torch
+except ImportError:
+    torch = None
+
 
 def sums(path, names, results):
     """In another process: the sum of each tensor, of a file that it was given."""
@@ -543,10 +548,15 @@ class Reading(Case):
                     numpy.testing.assert_array_equal(file.numpy([name], dequantize="f32")[name], want)
                     out = bytearray(2 * want.size)
                     file.read(out={name: out}, dequantize="bf16")
-                    bits = numpy.frombuffer(out, "<u2")
+                    given = [numpy.frombuffer(out, "<u2")]
+                    if torch is not None:
+                        found = file.torch([name], dequantize="bf16")[name]
+                        self.assertEqual((found.dtype, tuple(found.shape)), (torch.bfloat16, want.shape))
+                        given.append(found.reshape(-1).view(torch.int16).numpy().view("u2"))
                     want = quantized.to_bf16(want).reshape(-1)
-                    nan = (bits & 0x7fff) > 0x7f80
-                    numpy.testing.assert_array_equal(numpy.where(nan, 0, bits), numpy.where((want & 0x7fff) > 0x7f80, 0, want))
+                    for bits in given:
+                        nan = (bits & 0x7fff) > 0x7f80
+                        numpy.testing.assert_array_equal(numpy.where(nan, 0, bits), numpy.where((want & 0x7fff) > 0x7f80, 0, want))
             whole = self.path(scheme + ".zt")
             ztstream.convert(model, whole)
             data = pathlib.Path(whole).read_bytes()
