@@ -1,5 +1,6 @@
 """Folders on servers: those of make_folders.py, in a bucket and on the Hub, give the file, the words and the folder that they give here."""
 import json
+import os
 import shutil
 
 import numpy
@@ -57,8 +58,14 @@ class Folders(remote_server.Remote):
         return folder
 
     def test_quantized_folders(self):
-        """--dequantize, where scales lie in another shard than their codes, and of one file beside its config.json."""
-        tensors, metadata = make_safetensors.read(support.DATA / "quantized/deepseek_fp8_1.in.safetensors")
+        """--dequantize, where scales lie in another shard than their codes, and of one file beside its config.json; of every scheme."""
+        kinds, pairs = ("bf16", "f16", "f32"), sorted((support.DATA / "quantized").glob("*.in.safetensors"))
+        for number, path in enumerate(pairs):
+            for kind in kinds if int(os.environ.get("ZT_COUNT", 0)) > 300 else [kinds[number % 3]]:
+                with self.subTest(path.name, kind=kind):
+                    self.compare_quantized(*make_safetensors.read(path), kind)
+
+    def compare_quantized(self, tensors, metadata, kind):
         names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
         weight_map = {name: names["scale" in name] for name in tensors}
         files = {"config.json": metadata["config"].encode(),
@@ -71,9 +78,9 @@ class Folders(remote_server.Remote):
             shutil.rmtree(folder, ignore_errors=True)
             for path, each in content.items():
                 make_folders.put(folder, path, each)
-            want, _ = self.take(folder / tail, "--dequantize", "bf16")
+            want, _ = self.take(folder / tail, "--dequantize", kind)
             for url in self.put(content):
-                self.assertEqual(self.take(f"{url.rstrip('/')}/{tail}", "--dequantize", "bf16")[0], want, url)
+                self.assertEqual(self.take(f"{url.rstrip('/')}/{tail}", "--dequantize", kind)[0], want, url)
 
     def test_every_folder(self):
         self.hub.page = self.server.store.page = 3
