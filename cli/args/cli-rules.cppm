@@ -5,6 +5,7 @@ module zt.cli:rules;
 import zt.std;
 import :args;
 import :select;
+import zt.convert.composite;
 
 namespace zt::cli::internal {
 
@@ -45,6 +46,10 @@ StatusOr<Rules> MakeRules(const Args& args);
 Status CheckNoCodes(TensorSource& source, const Plan& plan);
 // True if rules change tensors or leave some out.
 bool HasRules(const Args& args);
+
+// The quantized tensors of the operand, which was opened in any way; none if they contradict
+// themselves or their configuration, or come through a pipe.
+std::vector<QuantizedTensor> QuantizedIn(const Args& args, TensorSource& opened);
 
 // True if --dtype without a pattern applies to the object: to floating point numbers, not to
 // integers, scales, packed or complex types.

@@ -11,7 +11,6 @@ import :options;
 import :output;
 import :rules;
 import :select;
-import zt.convert.composite;
 
 namespace zt::cli::internal {
 namespace {
@@ -230,10 +229,18 @@ StatusOr<std::unique_ptr<TensorSource>> Rules::Open(const Args& args,
       set->rules, [](const Rule& rule) { return rule.kind >= Kind::kDType && !rule.names; });
   DequantizeOptions numbers = {.torch_type = all->target.value_or(ElementType{DType::kF32}),
                                .on_overflow = rounded ? OnOverflow::kInf : plan.on_overflow};
+  // What is beyond f32 is counted, and becomes infinity, where the largest of f32 does.
+  const auto narrows = [](const Rule& rule) {
+    return rule.kind < Kind::kDType || (rule.target && ElementBytes(*rule.target) < 4);
+  };
+  if (numbers.on_overflow == OnOverflow::kInf && !rounded &&
+      std::ranges::all_of(set->rules, narrows))
+    numbers.on_overflow = OnOverflow::kSaturate;
   if (rounded) numbers.numbers = ParseElementType(args.dequantize)->dtype;
   ZT_ASSIGN_OR_RETURN(Dequantized made, OpenDequantized(inputs, options, numbers));
   if (rounded) set->rules.back().tensors += made.names.size();
-  set->dequantized.insert(made.names.begin(), made.names.end());
+  set->dequantized.insert(std::make_move_iterator(made.names.begin()),
+                          std::make_move_iterator(made.names.end()));
   return std::move(made.source);
 }
 
@@ -348,6 +355,19 @@ Status CheckNoCodes(TensorSource& source, const Plan& plan) {
                         "numbers of it, --dtype 'PATTERN=TYPE' converts other tensors"));
   }
   return OkStatus();
+}
+
+std::vector<QuantizedTensor> QuantizedIn(const Args& args, TensorSource& opened) {
+  const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
+  if (args.file() == "-" || std::ranges::none_of(opened.objects(), part)) return {};
+  QuantConfig config;  // that of a .zt file is within
+  if (opened.format() != "zt") {
+    auto found = FindQuantConfig(std::array{args.file()}, args.source_options());
+    if (!found.ok()) return {};
+    config = *std::move(found);
+  }
+  auto found = FindQuantized(opened, config);
+  return found.ok() ? *std::move(found) : std::vector<QuantizedTensor>();
 }
 
 bool HasRules(const Args& args) {

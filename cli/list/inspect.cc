@@ -13,12 +13,12 @@ import zt.std;
 import :listing;
 import :numbers;
 import :options;
+import :rules;
 import :select;
 import :shards;
 import :inputs;
 import :outputs;
 import :signals;
-import zt.convert.composite;
 
 namespace zt::cli::internal {
 namespace {
@@ -202,17 +202,9 @@ StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) 
   return listing;
 }
 
-// Adds what is known of quantized tensors. What contradicts itself is listed without it.
+// Adds what is known of quantized tensors.
 void AddQuantized(const Args& args, TensorSource& opened, Listing& listing) {
-  const auto may_be = [](const ListedObject& each) { return NamesQuantizedPart(each.name); };
-  if (args.file() == "-" || std::ranges::none_of(listing.objects, may_be)) return;
-  const StatusOr<QuantConfig> config = opened.format() == "zt"
-                                           ? StatusOr<QuantConfig>(QuantConfig{})
-                                           : FindQuantConfig(args.inputs, args.source_options());
-  if (!config.ok()) return;
-  const auto found = FindQuantized(opened, *config);
-  if (!found.ok()) return;
-  for (const QuantizedTensor& each : *found) {
+  for (const QuantizedTensor& each : QuantizedIn(args, opened)) {
     ++listing.quantized[each.scheme];
     ListedObject& codes = listing.objects[each.members.front()];  // in the order of the source
     if (codes.name == opened.objects()[each.members.front()].name) codes.quantized = each.scheme;

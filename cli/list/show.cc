@@ -10,6 +10,7 @@ import :output;
 import :array;
 import :numbers;
 import :options;
+import :rules;
 import :select;
 import :shards;
 import :signals;
@@ -65,6 +66,7 @@ struct Wanted {
   std::string name;  // of the tensor, or NAME/ROLE
   ComponentId id;
   std::string slice;
+  std::string quantized = {};  // the scheme of the quantized tensor that it is part of
 };
 
 // The component for `name`, a tensor or TENSOR/ROLE; nullopt if there is no such tensor.
@@ -369,6 +371,7 @@ Status PrintValues(const Args& args, const Wanted& wanted, const Object& object,
   json["name"] = wanted.name;
   json["dtype"] = form.stored;
   json["shape"] = shape;
+  if (!wanted.quantized.empty()) json["quantized"] = wanted.quantized;
   std::string text = Dump(json);
   text.resize(text.rfind('}'));
   text += ",\"values\":";
@@ -415,7 +418,15 @@ Status Show(const Args& args) {
   if (!opened.ok()) return WithFile(opened.status(), args.file());
   TensorSource& source = **opened;
   ZT_ASSIGN_OR_RETURN(const std::string name, WithFile(NameIn(source, args), args.file()));
-  ZT_ASSIGN_OR_RETURN(const Wanted wanted, WithFile(Locate(source, name), args.file()));
+  ZT_ASSIGN_OR_RETURN(Wanted wanted, WithFile(Locate(source, name), args.file()));
+  for (const QuantizedTensor& each : QuantizedIn(args, source)) {
+    if (std::ranges::find(each.members, wanted.id.object) == each.members.end()) continue;
+    wanted.quantized = each.scheme;
+    if (!args.quiet && !args.json)
+      Warn(TensorContext(wanted.name) + " is part of a quantized tensor, " + Quote(each.name) +
+           " (" + each.scheme + "), and is shown as it is stored; convert --dequantize makes " +
+           "numbers of it");
+  }
   const Status status = ShowIn(args, source, wanted);
   if (status.ok()) Completed();
   const std::string& file = source.file(wanted.id);

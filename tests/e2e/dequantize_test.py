@@ -70,21 +70,46 @@ class Base(support.EndToEnd):
 
 
 class Numbers(Base):
+    def piped(self, model, *rule):
+        """The numbers of one file of a folder, through a pipe."""
+        done = self.run_program("convert", model / "model.safetensors", *rule, "-o", "-")
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        (self.folder / "pipe.zt").write_bytes(done.stdout)
+        return self.numbers_of("pipe.zt")
+
+    def between(self, model, *rule):
+        self.good("convert", model, "-q", "-f", "-o", "q.zt")
+        self.good("convert", "q.zt", *rule, "-f", "-o", "m2.zt")
+        return self.numbers_of("m2.zt")
+
+    def to_folder(self, model, *rule):
+        shutil.rmtree(self.folder / "dense", ignore_errors=True)
+        self.good("convert", model, *rule, "--to", "safetensors", "-o", "dense/")
+        return {name: data for name, (_, _, data) in make_safetensors.read(self.folder / "dense/model.safetensors")[0].items()}
+
+    def numbers_of(self, file):
+        objects = support.read_zt(self.folder / file)["objects"]
+        return {name: each["components"]["data"]["bytes"] for name, each in objects.items() if not name.startswith("__meta__/")}
+
     def test_the_pairs_of_every_scheme(self):
-        for path in sorted((DATA / "quantized").glob("*.in.safetensors")):
+        """From a folder to a .zt file in each type; with one of the other ways, with a large ZT_COUNT with all of them."""
+        ways = self.piped, self.between, self.to_folder
+        for number, path in enumerate(sorted((DATA / "quantized").glob("*.in.safetensors"))):
             tensors, metadata = make_safetensors.read(path)
             expected, _ = make_safetensors.read(str(path).replace(".in.", ".out."))
             model = self.write_model(tensors, json.loads(metadata["config"])["quantization_config"])
-            for kind, (dtype, bits, _) in TYPES.items():
+            for turn, kind in enumerate(TYPES):
                 self.good("convert", model, "--dequantize", kind, "-q", "-f", "-o", "m.zt")
-                found = support.read_zt(self.folder / "m.zt")["objects"]
+                found = self.numbers_of("m.zt")
                 want = {name.split("#")[0]: data for name, (_, _, data) in expected.items() if name.endswith("#" + kind)}
                 self.assertTrue(want)
                 self.assertFalse(set(tensors) - set(found) - {n for n in tensors if "_bias" not in n and "norm" not in n
                                                               and not n.endswith(".bias")})
                 for name, data in want.items():
-                    self.assertEqual(found[name]["components"]["data"]["bytes"], data, (path.name, kind, name))
+                    self.assertEqual(found[name], data, (path.name, kind, name))
                 self.assertFalse([n for n in found if "scale" in n or "zeros" in n or "g_idx" in n or "SCB" in n])
+                for way in ways if COUNT > 300 else [ways[(number + turn) % 3]]:
+                    self.assertEqual(way(model, "--dequantize", kind, "-q"), found, (path.name, kind, way))
 
     def test_random_tensors_of_every_scheme(self):
         """Shapes that do not divide, scales in other shards, little memory, 1, 2 and 8 threads, each type."""
@@ -97,12 +122,12 @@ class Numbers(Base):
                 for i in range(min(25, COUNT - done)):
                     numbers |= add(tensors, f"model.layers.{i}.m")
                 done += 25
-                model = self.write_model(tensors, config, shards=1 + run % 3)
+                model = self.write_model(tensors, config, shards=1 + (run + run // 9) % 3)
                 kind = list(TYPES)[run % 3]
                 memory = ["64KiB", "1MiB", "32MiB"][run // 3 % 3]
                 with self.subTest(scheme=name, run=run, config=config):
                     self.good("convert", model, "--dequantize", kind, "--on-overflow", "inf", "-q", "-f", "-o", "m.zt",
-                              "--threads", [1, 2, 8][run % 3], "--memory", memory)
+                              "--threads", [1, 2, 8][(run + run // 3) % 3], "--memory", memory)
                     out = self.extracted("m.zt")
                     found, _ = make_safetensors.read(out / "model.safetensors")
                     self.check(found, numbers, kind, (name, run))
@@ -174,6 +199,15 @@ class Numbers(Base):
                 self.assertEqual((len(each), set(each)), (3, set(listing["quantized"])))
                 rows = sum(text.count(scheme) for scheme in set(each))  # of the codes, and the sums
                 self.assertEqual(rows, 3 + len(set(each)))
+                # Each of its parts, as it is shown; what contradicts itself is shown without it.
+                for part in [name for name in tensors if name.startswith("l.1.m") and not name.endswith("bias")]:
+                    if "weight_format" in part or "quant_state" in part:
+                        continue
+                    self.assertEqual(json.loads(self.good("show", source, part, "--json").stdout)["quantized"], each[1])
+                    said = self.run_program("show", source, part).stderr.decode()
+                    self.assertIn(f"tensor '{part}' is part of a quantized tensor, 'l.1.m", said)
+                    self.assertIn(f" ({each[1]}), and is shown as it is stored; convert --dequantize makes numbers of it\n", said)
+                    self.assertEqual(self.good("show", source, part, "-q").stderr, b"")
 
     def test_config_texts(self):
         """Only what is said of the quantization goes; the rest of the text stays."""
@@ -537,6 +571,16 @@ class Refused(Base):
                 found = numpy.frombuffer(make_safetensors.read(self.extracted("m.zt") / "model.safetensors")[0]["a.weight"][2], "<f4")
                 expected = numpy.clip(want, -most, most) if rule == "saturate" and scale == 1e38 else want
                 numpy.testing.assert_array_equal(found, numpy.array(expected, "<f4"))
+                # Of a narrower type they are counted with those that do not fit it alone.
+                for kind, count in (("f16", 3), ("bf16", 2)) if scale == 1e38 else (("bf16", 0),):
+                    became = "infinity" if rule == "inf" else "the nearest value of its type"
+                    for out in (["-o", "m.zt"], ["--to", "safetensors", "-o", "folder/"]):
+                        shutil.rmtree(self.folder / "folder", ignore_errors=True)
+                        done = self.run_program("convert", model, "--dequantize", kind, "--on-overflow", rule, "-f", *out)
+                        self.assertEqual(done.returncode, 0, done.stderr)
+                        said = f"tensor 'a.weight': {count} values did not fit and became {became}" if count else ""
+                        self.assertEqual([line for line in done.stderr.decode().splitlines() if "did not fit" in line],
+                                         [f"ztstream: warning: {said}"] if count else [], done.stderr)
 
     def test_a_pipe(self):
         model = self.write_model(*self.pair("deepseek_fp8"))
