@@ -1,10 +1,11 @@
 """`ztstream inspect --html`: what the page holds, how it is published, and, where Chromium is installed, what it does in a browser.
 
-ZT_SCREENSHOTS=FOLDER keeps pictures of it, 1280 and 400 pixels wide, light and dark.
+Pictures of it, 1280 and 400 pixels wide, light and dark, are kept in the folder pictures of the build, or in ZT_SCREENSHOTS.
 """
 import json
 import math
 import os
+import pathlib
 import re
 import socket
 import unittest
@@ -22,6 +23,8 @@ import make_zt
 HOSTILE = ["</script><script>window.ran = 1</script>", "<!--<script>", "<img src=x onerror=window.ran=2>", "\"'`${window.ran=3}",
            "line\u2028end\u2029", "turned\u202eeman", "\\u003c/script>", "null\u0000\u001b[31m", "&lt;b&gt;", "__proto__", ".", "a..b", ""]
 
+
+ONE = {"w": ("F32", [1], bytes(4))}
 
 BF16, F32 = 128 * 128 * 2, 160 * 128 * 4  # bytes of the tensors of InBrowser.model
 
@@ -113,7 +116,7 @@ class Page(support.EndToEnd):
         self.assertRegex(said, r"\Aztstream: m\.html: \d+ tensors, \d+\.\d\d KiB\n\Z")
         self.assertEqual(self.expect(0, "inspect", "-qf", self.source, "--html", "m.html").stderr, b"")
         self.assertEqual(self.json("inspect", "-f", self.source, "--html", "m.html", "--json"),
-                         {"schema": "ztstream/1", "cmd": "inspect", "ok": True, "file": str(self.source),
+                         {"schema": "ztstream/2", "cmd": "inspect", "ok": True, "file": str(self.source),
                           "output": {"path": "m.html", "bytes": size}})
         process = self.expect(0, "inspect", self.source, "--html", "-", "--json")
         self.assertEqual(json.loads(process.stderr)["output"], {"path": "-", "bytes": len(process.stdout)})
@@ -251,14 +254,49 @@ class InBrowser(support.EndToEnd):
         self.assertEqual(self.names()[-1], names[-1])
 
     def test_fits_the_screen(self):
-        source = self.model()
+        layers = {f"model.layers.{i}.{part}.weight": ("BF16", [64, 128 >> (i % 3)], bytes(128 * (128 >> (i % 3))))
+                  for i in range(12) for part in ("mlp.gate_proj", "self_attn.q_proj")}
+        source = self.safetensors("m.safetensors", layers | {"model.embed_tokens.weight": ("BF16", [64000, 2], bytes(256000))},
+                                  {"format": "pt", "long": "0123456789abcdef" * 500})
+        folder = pathlib.Path(os.environ.get("ZT_SCREENSHOTS") or pathlib.Path(support.PROGRAM).parents[1] / "pictures")
+        folder.mkdir(exist_ok=True)
+        self.succeed("convert", "-q", source, "-o", "m.zt", "--zstd")
         for width in (1280, 400):
-            self.open(source, "-f", width=width)
+            self.open("m.zt", "-f", width=width)
             self.assertEqual(self.page.run("document.documentElement.scrollWidth"), width)
-            folder = os.environ.get("ZT_SCREENSHOTS")
-            for scheme in ("light", "dark") if folder else ():
+            self.assertEqual(self.page.run("""[...document.querySelectorAll('.row > *, #under, #summary, #saved')]
+                .filter((each) => each.scrollWidth > each.clientWidth + 1 || each.textContent.includes('…')).map((each) => each.textContent)"""), [])
+            for scheme in ("light", "dark"):
                 self.page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-                self.page.screenshot(os.path.join(folder, f"page-{width}-{scheme}.png"))
+                self.page.screenshot(str(folder / f"page-{width}-{scheme}.png"))
+
+    def test_layers_run_in_their_own_order(self):
+        sizes = {f"model.layers.{i}.w": ("BF16", [64, 64 << (i % 2)], bytes(8192 << (i % 2))) for i in (10, 2, 0, 1, 11, 3, 9, 4, 8, 5, 7, 6)}
+        for width in (1280, 400):
+            self.open(self.safetensors("l.safetensors", sizes), "-f", width=width)
+            places = self.page.run("boxes.filter((box) => box.node.row).map((box) => [Math.round(box.y), box.x, labelOf(box.node, tree)])")
+            self.assertEqual([name for _, _, name in sorted(places)], [f"model.layers.{i}.w" for i in range(12)])
+
+    def test_colours_tell_something(self):
+        """Where all is of one type: by encoding, else by what was saved, else by the share."""
+        tensors = make_safetensors.sample(["a", "b"], "F32", (64, 64)) | {"c": ("F32", [4], bytes(16))}
+        source = self.safetensors("c.safetensors", tensors | {"zeros": ("F32", [9000], bytes(36000))})
+        self.succeed("convert", "-q", source, "--zstd", "-o", "c.zt")
+        self.succeed("convert", "-q", source, "--zstd", "--include", "zeros", "--include", "^a", "--min-gain=-100", "-o", "d.zt")
+        for path, by, kinds in ((source, "share", ["over 20 %", "under 0.1 %"]), ("c.zt", "encoding", ["zstd", "raw"]), ("d.zt", "saved", ["over 60 %"])):
+            self.open(path, "-f")
+            self.assertEqual(self.page.run("document.querySelector('#colours :checked').value"), by)
+            self.assertLessEqual(set(kinds), set(self.page.run("[...document.querySelectorAll('#kinds tbody td:first-child')].map((each) => each.textContent)")))
+            saved = by != "share"
+            self.assertEqual(self.page.run("[...document.querySelectorAll('#colours label')].map((each) => each.hidden)"), [False, False, not saved, False])
+            self.assertEqual(self.text("#layers"), "Layers by size" + " before compression" * saved)
+            self.assertTrue(self.text("#summary").endswith(" stored"))
+
+    def test_long_attributes_are_folded(self):
+        self.open(self.safetensors("f.safetensors", ONE, {"short": "s" * 120, "long": "<i>" + "x" * 5000}))
+        self.assertEqual(self.page.run("[...document.querySelectorAll('#attributes details')].map((each) => [each.open, each.firstChild.textContent])"),
+                         [[False, "<i>" + "x" * 57 + "… (5,003 characters)"]])
+        self.assertLess(self.page.run("$('attributes').offsetHeight"), 250)
 
     def test_statistics_where_the_data_has_them(self):
         self.succeed("inspect", self.model(), "--html", "page.html")

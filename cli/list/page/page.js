@@ -5,6 +5,8 @@
 const kDeepest = 32;  // parts of a name that become layers, as in `inspect --tree`
 const kColours = ["#7fb2e5", "#f2b36b", "#8fcf9a", "#e58f8f", "#b9a3e3", "#d9c36a", "#83cfcf",
                   "#e3a0c8", "#b7bec6", "#c9a88a"];
+const kRamp = ["#d5dee8", "#a9c6e6", "#7fb2e5", "#5b93cf", "#3f74b3"];  // from little to much
+const kShares = [0.001, 0.01, 0.05, 0.2], kSavings = [0.05, 0.2, 0.4, 0.6];
 const kUnits = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const kStatistics = ["min", "max", "mean", "std", "zeros", "nan", "inf"];
 
@@ -53,10 +55,25 @@ function numberText(value) {
   return String(Number(value.toPrecision(4)));
 }
 
-function valueText(value) {
-  const text = typeof value === "string" ? value : JSON.stringify(value);
-  if (text.length <= 400) return printable(text);
-  return printable(text.slice(0, 400)) + "… (" + counted(text.length, "character") + ")";
+// A value; a long one is folded.
+function valueElement(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value), made = element("dd");
+  if (text.length <= 120) return element("dd", printable(text));
+  const folded = element("details");
+  folded.append(element("summary", printable(text.slice(0, 60)) + "… (" +
+                        counted(text.length, "character") + ")"));
+  folded.append(element("div", printable(text.slice(0, 20000)) + (text.length > 20000 ? "…" : "")));
+  made.append(folded);
+  return made;
+}
+
+// Where a part of a whole lies between limits: "1 to 5 %".
+function stepOf(part, whole, limits) {
+  const share = whole > 0 ? part / whole : 0, step = limits.filter((limit) => share >= limit).length;
+  const text = (limit) => String(Number((100 * limit).toPrecision(2)));
+  return step === 0 ? "under " + text(limits[0]) + " %"
+    : step === limits.length ? "over " + text(limits[step - 1]) + " %"
+      : text(limits[step - 1]) + " to " + text(limits[step]) + " %";
 }
 
 // ---- the tensors ------------------------------------------------------------------------------
@@ -101,11 +118,25 @@ function kindsBy(key) {
   return new Map(sorted.map((kind) => [kind.name, kind]));
 }
 
+// The same by steps, of which more is darker.
+function stepsBy(key, limits) {
+  const kinds = kindsBy(key), steps = [0, ...limits].map((limit) => stepOf(limit, 1, limits));
+  for (const kind of kinds.values()) kind.colour = kRamp[steps.indexOf(kind.name)];
+  return kinds;
+}
+
 const kinds = {dtype: kindsBy("dtype"), encoding: kindsBy("encoding")};
 const total = {tensors: rows.length, parameters: 0, bytes: 0, stored: 0};
 for (const kind of kinds.encoding.values())
   for (const field of ["parameters", "bytes", "stored"]) total[field] += kind[field];
-let colourBy = "dtype";
+for (const row of rows) {
+  row.share = stepOf(row.own, total.bytes, kShares);
+  row.saved = stepOf(row.bytes - row.stored, row.bytes, kSavings);
+}
+kinds.share = stepsBy("share", kShares);
+kinds.saved = stepsBy("saved", kSavings);
+// Where all tensors are of one type, its colour would tell nothing.
+let colourBy = ["dtype", "encoding", "saved", "share"].find((key) => kinds[key].size > 1) ?? "dtype";
 
 // ---- the head of the page ---------------------------------------------------------------------
 
@@ -115,12 +146,13 @@ function drawHead() {
   $("file").textContent = file;
   const format = listing.format === "zt" ? "zTensor " + (listing.version ?? "") : listing.format;
   const parts = [printable(format.trim()), counted(total.tensors, "tensor"),
-                 counted(total.parameters, "parameter"), bytesText(total.stored)];
+                 counted(total.parameters, "parameter"), bytesText(total.stored) + " stored"];
   if (listing.files) parts.push(counted(listing.files.length, "file"));
-  if (listing.shards) parts.push(counted(listing.shards.length, "shard"));
+  if (listing.shard_files) parts.push(counted(listing.shard_files.length, "shard"));
   $("summary").textContent = parts.join(" · ");
   if (total.stored < total.bytes) {
     const saved = total.bytes - total.stored;
+    $("layers").textContent += " before compression";
     $("bar").hidden = false;
     $("stored").style.width = percent(total.stored, total.bytes).replace(" ", "");
     $("saved").textContent = bytesText(total.stored) + " of " + bytesText(total.bytes) +
@@ -156,7 +188,7 @@ function drawKinds() {
     name.append(swatch, kind.name);
     return [name, ...cells(kind)];
   });
-  const titles = [colourBy, "tensors", "parameters", "content", "stored", "saved"];
+  const titles = [colourBy === "share" ? "share of all" : colourBy, "tensors", "parameters", "content", "stored", "saved"];
   fillTable($("kinds"), titles, lines, lines.length > 1 ? ["all", ...cells(total)] : undefined);
 }
 
@@ -164,7 +196,7 @@ function drawRest() {
   for (const [key, value] of Object.entries(listing.attributes ?? {})) {
     $("attributes").hidden = false;
     const list = $("attributes").querySelector("dl");
-    list.append(element("dt", printable(key)), element("dd", valueText(value)));
+    list.append(element("dt", printable(key)), valueElement(value));
   }
   const show = (id, titles, list, cells) => {
     if (!list) return;
@@ -176,8 +208,8 @@ function drawRest() {
     const path = printable(String(file.attributes?.path ?? file.name));
     return [path, bytesText(row.bytes), bytesText(row.stored), row.encoding];
   });
-  show("shards", ["name", "bytes", "digest"], listing.shards,
-       (shard) => [printable(shard.name), bytesText(shard.size), printable(shard.digest)]);
+  show("shards", ["name", "bytes", "digest"], listing.shard_files,
+       (shard) => [printable(shard.path), bytesText(shard.bytes), printable(shard.digest)]);
 }
 
 // ---- the map: names folded by their dots and slashes, as in `inspect --tree` ------------------
@@ -185,7 +217,7 @@ function drawRest() {
 function makeTree() {
   // `part` begins with what joins it to its parent's: a dot or a slash.
   const make = (part, parent) =>
-    ({part, parent, children: new Map(), bytes: 0, tensors: 0, row: null});
+    ({part, parent, children: new Map(), bytes: 0, stored: 0, tensors: 0, row: null});
   const root = make("", null);
   for (const row of rows) {
     let node = root, rest = row.name;
@@ -201,18 +233,26 @@ function makeTree() {
     node.row = row;
     for (; node; node = node.parent) {
       node.bytes += row.own;
+      node.stored += row.ownStored;
       ++node.tensors;
     }
   }
   return root;
 }
 
-// The children by size; of a chain of layers with one child each, the last.
+const numberOf = (node) => /^[./]?\d+$/.test(node.part) ? Number(node.part.replace(/^\D/, "")) : -1;
+
+// The children by size, numbered layers by their numbers; of a chain of layers with one child each,
+// the last.
 function childrenOf(node) {
-  node.sorted ??= [...node.children.values()].filter((child) => child.bytes > 0).map((child) => {
+  if (node.sorted) return node.sorted;
+  const children = [...node.children.values()].filter((child) => child.bytes > 0);
+  node.numbered = children.length > 1 && children.every((child) => numberOf(child) >= 0);
+  children.sort((a, b) => node.numbered ? numberOf(a) - numberOf(b) : b.bytes - a.bytes);
+  node.sorted = children.map((child) => {
     while (!child.row && child.children.size === 1) child = child.children.values().next().value;
     return child;
-  }).sort((a, b) => b.bytes - a.bytes);
+  });
   return node.sorted;
 }
 
@@ -229,11 +269,13 @@ function colourOf(node) {
 }
 
 // Squarified (Bruls, Huizing, van Wijk 2000): rows of children along the shorter side; a row grows
-// as long as that makes its rectangles more square.
-function squarify(children, box, place) {
+// as long as that makes its rectangles more square. `inLines`: as text runs, from the left to the
+// right and from the top down, for the order to be seen (Bederson, Shneiderman, Wattenberg 2002).
+function squarify(children, box, inLines, place) {
   let {x, y, w, h} = box, bytes = children.reduce((sum, child) => sum + child.bytes, 0);
   for (let first = 0; first < children.length && w > 0 && h > 0;) {
-    const side = Math.min(w, h), scale = w * h / bytes;
+    const across = w >= h && !inLines;
+    const side = inLines ? w : Math.min(w, h), scale = w * h / bytes;
     let end = first, sum = 0, worst = Infinity;
     for (; end < children.length; ++end) {
       const more = sum + children[end].bytes, thick = more * scale / side;
@@ -248,12 +290,11 @@ function squarify(children, box, place) {
     let at = 0;
     for (; first < end; ++first) {
       const length = children[first].bytes / sum * side;
-      const row = w >= h;
-      place(children[first], {x: row ? x : x + at, y: row ? y + at : y,
-                              w: row ? thick : length, h: row ? length : thick});
+      place(children[first], {x: across ? x : x + at, y: across ? y + at : y,
+                              w: across ? thick : length, h: across ? length : thick});
       at += length;
     }
-    if (w >= h) { x += thick; w -= thick; } else { y += thick; h -= thick; }
+    if (across) { x += thick; w -= thick; } else { y += thick; h -= thick; }
     bytes -= sum;
   }
 }
@@ -279,17 +320,16 @@ function fill(pen, box, colour) {
 function drawNode(pen, node, box, above, style) {
   boxes.push({node, ...box});
   const children = childrenOf(node);
-  if (children.length === 0 || box.w * box.h < 60 || Math.min(box.w, box.h) < 5) {
+  if (children.length === 0 || box.w <= 40 || box.h <= 34) {  // no room for labels within
     fill(pen, box, colourOf(node));
     drawLabel(pen, labelOf(node, above), box, "#16191d");
     return;
   }
-  const head = box.w > 40 && box.h > 34 ? 15 : 0, edge = head ? 2 : 0;
+  const head = 15, edge = 2;
   fill(pen, box, style.line);
-  if (head) drawLabel(pen, labelOf(node, above), box, style.front);
-  const inner = {x: box.x + edge, y: box.y + head, w: box.w - 2 * edge - (head ? 0 : 1),
-                 h: box.h - head - edge};
-  squarify(children, inner, (child, place) => drawNode(pen, child, place, node, style));
+  drawLabel(pen, labelOf(node, above), box, style.front);
+  const inner = {x: box.x + edge, y: box.y + head, w: box.w - 2 * edge, h: box.h - head - edge};
+  squarify(children, inner, node.numbered, (child, place) => drawNode(pen, child, place, node, style));
 }
 
 function drawMap() {
@@ -304,7 +344,7 @@ function drawMap() {
   boxes = [];
   const children = childrenOf(shown);
   squarify(children.length > 0 ? children : shown.bytes > 0 ? [shown] : [], {x: 0, y: 0, w, h},
-           (child, place) => drawNode(pen, child, place, shown, style));
+           shown.numbered, (child, place) => drawNode(pen, child, place, shown, style));
 }
 
 function drawPath() {
@@ -336,7 +376,8 @@ function describe(event) {
   const box = boxAt(event);
   if (!box) return void ($("under").textContent = "\u00a0");
   const {node} = box, row = node.row;
-  const share = bytesText(node.bytes) + ", " + percent(node.bytes, total.bytes);
+  const share = bytesText(node.bytes) + ", " + percent(node.bytes, total.bytes) +
+    (total.stored < total.bytes ? ", stored " + bytesText(node.stored) : "");
   const what = row && node.children.size === 0 ? row.dtype + " " + row.shape + ", " + row.encoding
     : counted(node.tensors, "tensor");
   $("under").textContent = labelOf(node, tree) + ": " + what + ", " + share;
@@ -355,18 +396,17 @@ function enter(event) {
 
 // ---- the table --------------------------------------------------------------------------------
 
-// `narrow`: the share of the width on a small screen, where the name has a line of its own.
+// On a small screen the name has lines of its own, and the rest runs as text.
 const columns = [
   {title: "name", of: (row) => row.name, width: "minmax(180px, 1fr)", className: "name"},
-  {title: "dtype", of: (row) => row.dtype, width: "64px", narrow: ".9fr"},
-  {title: "shape", of: (row) => row.shape, width: "116px", narrow: "1.6fr",
+  {title: "dtype", of: (row) => row.dtype, width: "64px"},
+  {title: "shape", of: (row) => row.shape, width: "116px",
    by: (row) => product(row.object.shape)},
-  {title: "bytes", of: (row) => bytesText(row.bytes), width: "84px", narrow: "1.5fr",
+  {title: "bytes", of: (row) => bytesText(row.bytes), width: "84px",
    by: (row) => row.bytes},
-  {title: "stored", of: (row) => bytesText(row.stored), width: "84px", narrow: "1.5fr",
-   by: (row) => row.stored},
-  {title: "encoding", of: (row) => row.encoding + (row.tied ? ", tied" : ""), width: "80px",
-   narrow: "1.3fr"},
+  {title: "stored", of: (row) => bytesText(row.stored), width: "84px",
+   by: (row) => row.stored, className: "stored"},
+  {title: "encoding", of: (row) => row.encoding + (row.tied ? ", tied" : ""), width: "80px"},
 ];
 if (rows.some((row) => row.object.stats)) {
   for (const field of kStatistics) {
@@ -380,9 +420,11 @@ if (rows.some((row) => row.object.stats)) {
 let listed = rows, sorting = null;
 const visible = new Map();  // index into `listed`: its element
 
+const isNarrow = () => window.matchMedia("(max-width: 640px)").matches;
+
 function drawTableHead() {
-  const narrow = window.matchMedia("(max-width: 640px)").matches;
-  const widths = columns.map((column) => narrow ? column.narrow : column.width).filter(Boolean);
+  const narrow = isNarrow();
+  const widths = columns.map((column) => column.width);
   const least = widths.reduce((sum, width) => sum + 12 + parseInt(width.match(/\d+/), 10), 24);
   $("table").style.setProperty("--columns", widths.join(" "));
   $("table").style.setProperty("--least", narrow ? "0" : least + "px");
@@ -459,7 +501,8 @@ function makeRow(index, height) {
   name.title = row.name;
   made.onclick = () => showDetail(row);
   $("rows").append(made);
-  name.textContent = shortened(row.name, Math.floor(name.clientWidth / letterWidth()));
+  const lines = isNarrow() ? 2 : 1;
+  name.textContent = shortened(row.name, lines * Math.floor(name.clientWidth / letterWidth()));
   return made;
 }
 
@@ -507,6 +550,10 @@ function redraw() {
   drawRows();
 }
 
+for (const input of $("colours").querySelectorAll("input")) {
+  input.checked = input.value === colourBy;
+  input.parentElement.hidden = input.value === "saved" && total.stored === total.bytes;
+}
 drawHead();
 drawKinds();
 drawRest();
