@@ -11,15 +11,15 @@ _ztstream() {
   local options values=
   COMPREPLY=()
   case $command in
-    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run --to -f --force --no-sync --part-size --resume --shards --shard-size --shard --dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    convert) options='-o --output --spec --canonical --align --zstd --raw --min-gain --chunk --digest -n --dry-run --each --to -f --force --no-sync --part-size --resume --shards --shard-size --shard --dtype --on-overflow --allow-loss --dequantize --quant --include --include-from --exclude --rename --no-metadata --set --unset --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     join) options='-o --output --missing -f --force --no-sync --json -q --quiet -h --help' ;;
-    inspect) options='--html -f --force --no-sync --sort --stats --tree --include --exclude --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    inspect) options='--html -f --force --no-sync --sort --stats --names -0 --null --tree --include --include-from --exclude --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     show) options='--from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
-    verify) options='--dtype --on-overflow --allow-loss --dequantize --quant --include --exclude --rename --no-metadata --against --canonical --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
-    extract) options='-o --output --to -f --force --no-sync --resume --shard-size --dtype --on-overflow --allow-loss --dequantize --include --exclude --rename --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    verify) options='--dtype --on-overflow --allow-loss --dequantize --quant --include --include-from --exclude --rename --no-metadata --set --unset --against --canonical --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
+    extract) options='-o --output -n --dry-run --to -f --force --no-sync --resume --shard-size --dtype --on-overflow --allow-loss --dequantize --include --include-from --exclude --rename --set --unset --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     apply) options='--no-sign-request --profile --region --endpoint-url --header -T --threads --memory --progress --json -q --quiet -h --help' ;;
-    diff) options='--dequantize --include --exclude --rename --atol --rtol --attributes --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
-    id) options='--digest --include --exclude --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
+    diff) options='--dequantize --include --include-from --exclude --rename --atol --rtol --attributes --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
+    id) options='--digest --include --include-from --exclude --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
     bench) options='--from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -o --output --for --limit --runs -T --threads --memory --progress --json -q --quiet -h --help' ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
@@ -51,7 +51,7 @@ _ztstream() {
     *:--files) values='all none' ;;
     *:--npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     *:--progress) values='auto always never' ;;
-    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|convert:--include|verify:--include|extract:--include|id:--include|diff:--include|inspect:--include|*:--exclude|*:--rename|*:--atol|*:--rtol|*:--variant|*:--profile|*:--region|*:--endpoint-url|*:--header|*:--for|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
+    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|convert:--include|verify:--include|extract:--include|id:--include|diff:--include|inspect:--include|*:--exclude|*:--rename|*:--set|*:--unset|*:--atol|*:--rtol|*:--variant|*:--profile|*:--region|*:--endpoint-url|*:--header|*:--for|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))

@@ -220,10 +220,8 @@ def zsh_option(row):
     if row["value"]:
         separator = "::" if optional_value(row) else ":"
         text += separator + re.sub(r"[^a-z/]", "", row["value"].lower()) + ":" + zsh_action(row)
-    if row["repeatable"]:
-        return quoted(f"*{names[-1]}{text}")
-    if optional_value(row):
-        return quoted(f"{names[-1]}=-{text}")
+    if row["repeatable"] or optional_value(row):
+        return quoted("*" * row["repeatable"] + names[-1] + "=-" * optional_value(row) + text)
     if len(names) == 1:
         return quoted(names[0] + text)
     return f"'({' '.join(names)})'{{{','.join(names)}}}{quoted(text)}"

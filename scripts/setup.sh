@@ -18,7 +18,7 @@ packages=(
   zlib1g-dev libdeflate-dev libhdf5-dev libaec-dev libcurl4-openssl-dev nlohmann-json3-dev libre2-dev
   # tests and benchmarks
   libgtest-dev libgmock-dev libbenchmark-dev
-  python3 python3-cbor2 python3-zstandard python3-numpy python3-xxhash python3-h5py python3-botocore zstd openssl
+  python3 python3-cbor2 python3-zstandard python3-numpy python3-xxhash python3-h5py python3-botocore python3-jsonschema zstd openssl
   # `cpack -G DEB`
   dpkg-dev file
 )

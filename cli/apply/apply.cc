@@ -101,8 +101,8 @@ int RunApply(const Args& args) {
     json["already"] = done->already;
     json["went_on"] = done->went_on;
     json["tensors"] = applied.tensors;
-    json["files"] = applied.files;
-    json["journal_bytes"] = applied.bytes;
+    json["files_changed"] = applied.files;
+    json["bytes_journal"] = applied.bytes;
     json["warnings"] = applied.warnings;
     return Done(args, PrintJson(args, json));
   }

@@ -22,7 +22,7 @@ struct Common {
 // What the values of --to begin with that write what differs from --base, as others do.
 inline constexpr std::string_view kToDiskDelta = "disk-delta";
 
-// The value of --zstd.
+// A level of --zstd.
 struct ZstdChoice {
   int level = 1;
   bool huffman = false;  // no matches, literals Huffman-coded
@@ -37,20 +37,21 @@ struct Args : Common {
   bool help = false, version = false;
 
   // convert
-  std::string spec;                // "1.2"
-  std::uint64_t alignment = 0;     // 0: the default of the version
-  bool canonical = false;          // convert, verify
-  std::optional<ZstdChoice> zstd;  // not given: raw, or the encodings of a .zt input
-  bool raw = false;                // decompress .zt inputs
+  std::string spec;               // "1.2"
+  std::uint64_t alignment = 0;    // 0: the default of the version
+  bool canonical = false;         // convert, verify
+  std::vector<std::string> zstd;  // LEVEL or WHICH=LEVEL; none: raw, or as a .zt input has it
+  bool raw = false;               // decompress .zt inputs
   double min_gain_percent = 2.0;
   std::uint64_t chunk = 4 << 20;
   std::string digest;  // convert, id; empty: the default of the version
-  std::vector<std::string> dtype, include, exclude, rename;
+  std::vector<std::string> dtype, include, exclude, rename, set, unset;
+  std::string include_from;  // a file of words for `include`
   std::string on_overflow = "error";
   bool allow_loss = false;
   std::string dequantize;
   std::string quant = "keep";
-  bool no_metadata = false, dry_run = false;
+  bool no_metadata = false, dry_run = false, each = false;
   unsigned shards = 0;           // 0: not given
   std::uint64_t shard_size = 0;  // convert, extract; 0: not given
   std::string shard;             // "3/8", or empty
@@ -68,17 +69,17 @@ struct Args : Common {
   std::uint64_t part_bytes = 0;                // of each part of an upload; 0: chosen by size
   std::map<std::string, std::string> queries;  // of the URLs among the paths, for the store
 
-  bool missing = false;              // join
-  std::string sort;                  // inspect: "name", "size", "offset"; empty: file order
-  bool tree = false, stats = false;  // inspect
-  std::vector<std::string> against;  // verify
-  double atol = -1, rtol = -1;       // diff; negative: not given
-  std::string attributes;            // diff: "tensors", "all" or "none"; empty: of tensors
-  std::vector<std::string> names;    // extract: empty: all; show: one
-  std::string to;                    // extract: name of a format; empty: by the output's suffix
-  std::uint64_t whole = 0;           // bench: that it estimates for; 0: those of the input
-  std::uint64_t limit = 1 << 30;     // bench
-  unsigned runs = 3;                 // bench
+  bool missing = false;  // join
+  std::string sort;      // inspect: "name", "size", "offset"; empty: file order
+  bool tree = false, stats = false, names_alone = false, null = false;  // inspect
+  std::vector<std::string> against;                                     // verify
+  double atol = -1, rtol = -1;                                          // diff; negative: not given
+  std::string attributes;          // diff: "tensors", "all" or "none"; empty: of tensors
+  std::vector<std::string> names;  // extract: empty: all; show: one
+  std::string to;                  // extract: name of a format; empty: by the output's suffix
+  std::uint64_t whole = 0;         // bench: that it estimates for; 0: those of the input
+  std::uint64_t limit = 1 << 30;   // bench
+  unsigned runs = 3;               // bench
 
   // The files that opening the inputs leaves out.
   std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;
@@ -102,7 +103,7 @@ std::optional<std::uint64_t> ParseNumber(std::string_view text);
 std::optional<double> ParseDecimal(std::string_view text);
 // Bytes: "1000", "64MiB", "64M" (the same), "64MB" (powers of 1000) or "1.5G".
 std::optional<std::uint64_t> ParseSize(std::string_view text);
-// The value of --zstd: "3", "-5", "huffman" or "planes".
+// A level of --zstd: "3", "-5", "huffman" or "planes".
 std::optional<ZstdChoice> ParseZstd(std::string_view text);
 
 }  // namespace zt::cli::internal

@@ -46,7 +46,7 @@ struct Command {
 // flag, and a vector may be given several times.
 using Field = std::variant<bool Args::*, std::string Args::*, std::vector<std::string> Args::*,
                            unsigned Args::*, std::uint64_t Args::*, double Args::*,
-                           std::optional<ZstdChoice> Args::*, std::optional<ElementType> Args::*>;
+                           std::optional<ElementType> Args::*>;
 
 // An option or an operand. An operand has neither letter nor group; its name is such as "INPUT...",
 // or "[NAME...]" if it is optional.
@@ -79,7 +79,7 @@ struct Option {
   bool of(CommandBit command) const { return (commands & command) != 0; }
 };
 
-// An option that does nothing without one of others.
+// An option that does nothing without one of others, or without a path that begins as "s3://".
 struct Need {
   unsigned commands;
   std::string_view option, others;
@@ -100,7 +100,7 @@ std::string DidYouMean(std::string_view word, std::span<const std::string_view> 
 std::string HelpText(const Command* command);
 // The table as JSON.
 std::string HelpJson(const Args& args);
-// The text of --version.
-std::string VersionText();
+// The result of --version, as text or JSON.
+std::string VersionText(const Args& args);
 
 }  // namespace zt::cli::internal

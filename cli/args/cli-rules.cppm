@@ -1,5 +1,5 @@
-// zt.cli:rules — --include, --exclude, --rename, --dtype and --dequantize as functions of a plan.
-// Internal.
+// zt.cli:rules — what --include, --exclude, --rename, --dtype, --dequantize, --zstd, --set and
+// --unset make of a plan. Internal.
 module zt.cli:rules;
 
 import zt.std;
@@ -11,13 +11,15 @@ namespace zt::cli::internal {
 
 struct RuleSet;
 
-// The rules of a command line. MakePlan counts their uses; Resolve must be called before it.
+// The rules of a command line. MakePlan counts their uses.
 struct Rules {
   PlanOptions plan;
   ZstdOptions zstd;  // `frame_bytes` keeps its default: --chunk sets it
   std::shared_ptr<RuleSet> set = nullptr;
 
-  // Tells the patterns the names of the tensors, sorted. See Pattern.
+  // The plan of the source by all rules.
+  StatusOr<Plan> PlanOf(TensorSource& source) const;
+  // Tells the patterns the names of the tensors, sorted. See Pattern. MakePlan needs it.
   Status Resolve(const TensorSource& source) const;
   Status Resolve(std::span<const std::string_view> names) const;
   // Opens inputs as the rules need them: with numbers of f32 in place of quantized tensors for
@@ -37,13 +39,11 @@ struct Rules {
   std::vector<std::string> Uses() const;
 };
 
-// Sets the options of the plan and of the writer for --zstd.
+// Sets the options of the plan and of the writer for a level of --zstd.
 void ApplyZstd(const std::optional<ZstdChoice>& choice, Storage& storage, ZstdOptions& options);
 
 // kInvalidArgument names the option that is wrong.
 StatusOr<Rules> MakeRules(const Args& args);
-// kInvalidArgument if a plan converts a part of a quantized tensor, such as its codes or scales.
-Status CheckNoCodes(TensorSource& source, const Plan& plan);
 // True if rules change tensors or leave some out.
 bool HasRules(const Args& args);
 

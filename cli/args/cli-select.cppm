@@ -13,6 +13,9 @@ std::vector<std::string_view> NamesOf(const TensorSource& source);
 // one of `names`, else where they are listed.
 std::string MeantOrListed(std::string_view word, std::span<const std::string_view> names);
 
+// Appends to `words` each line of a file or of standard input; what ends in NUL, if one is there.
+Status ReadLines(const std::string& path, std::vector<std::string>& words);
+
 // A word that selects tensors, in every command as the first of these kinds that applies:
 //   - the name of a tensor: that tensor
 //   - "glob:" and a shell pattern: tensors whose whole name matches
@@ -29,6 +32,8 @@ class Pattern {
 
   // "--include 'norm'", as it was typed.
   const std::string& text() const { return text_; }
+  // "; did you mean 'NAME'?" if it is like a name and matches none; else empty.
+  const std::string& meant() const;
   // A warning if the word may be meant as a shell pattern, which would match fewer tensors; else
   // empty.
   std::string warning() const;

@@ -15,6 +15,7 @@ import :options;
 import :signals;
 import :output;
 import :rules;
+import :select;
 import zt.remote;
 
 namespace zt::cli {
@@ -201,10 +202,6 @@ struct StoreValue {
     const bool fits = number && *number >= -1e6 && *number <= static_cast<double>(option.most);
     return Set(field, fits ? number : std::nullopt,
                "a percentage up to " + std::to_string(option.most));
-  }
-  std::string operator()(std::optional<ZstdChoice> Args::* field) const {
-    args.*field = ParseZstd(text);
-    return args.*field ? "" : Quoted() + " is not a level, huffman or planes";
   }
   std::string operator()(std::optional<ElementType> Args::* field) const {
     const auto type = ParseTypeName(text);
@@ -397,6 +394,10 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
     if (!wrong.empty()) return Refuse(Spelt(*option) + ": " + wrong, &command);
   }
   const auto is_given = [&](std::string_view name) {
+    const auto begins = [&](const std::string& word) { return word.starts_with(name); };
+    if (name.ends_with('/'))
+      return std::ranges::any_of(line.operands, begins) ||
+             std::ranges::any_of(line.options, begins, &Given::value);
     return std::ranges::any_of(given, [&](const Option* each) { return each->name == name; });
   };
   for (const auto& [commands, option, others] : Needs()) {
@@ -404,7 +405,8 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
     if ((commands & command.bit) == 0 || !is_given(option) || std::ranges::any_of(needed, is_given))
       continue;
     std::vector<std::string> spelt;
-    for (const std::string_view each : needed) spelt.push_back("--" + std::string(each));
+    for (const std::string_view each : needed)
+      spelt.push_back((each.ends_with('/') ? "a path on " : "--") + std::string(each));
     return Refuse("--" + std::string(option) + " does nothing without " +
                       Joined(std::vector<std::string_view>(spelt.begin(), spelt.end()), "or"),
                   &command);
@@ -416,7 +418,7 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
   }
   for (const Option& option : Options()) {
     if (option.name == "output" && command.bit != kBench && option.of(command.bit) &&
-        args.output.empty() && !args.dry_run && !args.missing)
+        args.output.empty() && !(args.dry_run && command.bit == kConvert) && !args.missing)
       return RefuseMissing("-o OUT", option, command);
   }
   return OkStatus();
@@ -519,6 +521,7 @@ Status Parse(std::vector<std::string> words, Args& args) {
     args.json = json;
     return stored;
   }
+  if (!args.include_from.empty()) ZT_RETURN_IF_ERROR(ReadLines(args.include_from, args.include));
   if (args.spec.empty()) args.spec = args.canonical ? "2.0" : "1.2";
   if (args.digest.empty() && command->bit == kId) args.digest = "sha256";
   args.left_out = std::make_shared<std::vector<LeftOut>>();
@@ -566,7 +569,7 @@ std::shared_ptr<Store> StoreOf(const Args& args) {
 }
 
 int RunParsed(const Args& args) {
-  if (args.version) return Done(args, Print(VersionText() + "\n"));
+  if (args.version) return Done(args, Print(VersionText(args)));
   const Command* const command = FindCommand(args.command);
   if (args.help) return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
   const int status = command->run(args);

@@ -151,12 +151,22 @@ std::string HelpJson(const Args& args) {
   return Dump(json);
 }
 
-std::string VersionText() {
+std::string VersionText(const Args& args) {
+  const std::string packages =
+      "zstd " + std::string(ZstdVersion()) + ", Highway " + std::string(HighwayVersion());
+  Json json = Envelope(args, true);
+  json["version"] = ZT_VERSION;
+  json["writes"] = "zTensor 2.0, 1.2.0, 1.1.0, 0.1.0";
+  json["reads"] = FormatTitles();
+  json["packages"] = packages;
+  json["built_on"] = ZT_PACKAGES;
+  json["simd"] = SimdTargets();
+  if (args.json) return Dump(json);
   std::string targets;
   for (const std::string& target : SimdTargets()) targets += " " + target;
   return "ztstream " ZT_VERSION "\nwrites   zTensor 2.0, 1.2.0, 1.1.0, 0.1.0\nreads    " +
-         FormatTitles() + "\npackages zstd " + std::string(ZstdVersion()) + ", Highway " +
-         std::string(HighwayVersion()) + "\nbuilt on " ZT_PACKAGES "\nSIMD    " + targets;
+         FormatTitles() + "\npackages " + packages + "\nbuilt on " ZT_PACKAGES "\nSIMD    " +
+         targets + "\n";
 }
 
 }  // namespace zt::cli::internal

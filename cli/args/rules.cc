@@ -1,4 +1,4 @@
-// zt.cli:rules — applies --dtype, --dequantize, --rename and the options of storage to a plan.
+// zt.cli:rules — applies the rules for tensors and attributes, and the options of storage, to plans.
 module;
 
 #include "cli/args/regex.h"
@@ -15,21 +15,25 @@ import :select;
 namespace zt::cli::internal {
 namespace {
 
-enum class Kind { kRename, kDType, kDequantize };
+enum class Kind { kRename, kZstd, kUnset, kDType, kDequantize };
 
 struct Rule {
   Kind kind;
   // "--dtype 'norm=f32'", and the warning if the rule applied to no tensor.
   std::string text, unused;
-  // For kDType: the tensors; nullopt: every tensor of floating point. For kDequantize: nullopt.
+  // For kZstd and kDType: the tensors; nullopt: every tensor of floating point. For kDequantize:
+  // nullopt.
   std::optional<Pattern> names = std::nullopt;
-  // For kRename: what is replaced, and its replacement, for the first match or for all.
+  // For kZstd: nullopt: raw.
+  std::optional<ZstdChoice> zstd = std::nullopt;
+  // For kRename: what is replaced, and its replacement, for the first match or for all. For kUnset:
+  // `to` is the key.
   std::shared_ptr<const Regex> from = nullptr;
   std::string to = "";
   bool global = false;
   // nullopt: keep the type.
   std::optional<ElementType> target = std::nullopt;
-  // The number of tensors that it applied to.
+  // The number of tensors that it applied to; for kUnset, of attributes.
   std::uint64_t tensors = 0;
   // An earlier rule applied to a tensor that this one matches.
   bool preceded = false;
@@ -80,23 +84,42 @@ Status ParseRename(const std::string& text, Rule& rule) {
   return error.empty() ? OkStatus() : wrong(error);
 }
 
-// TYPE, PATTERN=TYPE or PATTERN=keep.
-Status ParseDType(const std::string& text, Rule& rule) {
+// Takes "WHICH=" off the beginning of `text`, if it is there: the tensors of the rule.
+Status TakeWhich(const std::string& option, std::string& text, Rule& rule) {
   const auto equals = text.rfind('=');
+  if (equals == std::string::npos) return OkStatus();
+  if (equals == 0) return InvalidArgument(option + " " + Quote(text) + ": no word is before '='");
   rule.unused = "applies to no tensor: no name matches";
-  if (equals == std::string::npos) {
-    rule.unused =
-        "applies to no tensor: without a pattern it is for tensors of floating point; '.=" + text +
-        "' is for all";
-  } else {
-    if (equals == 0) return InvalidArgument("--dtype " + Quote(text) + ": no word is before '='");
-    rule.names.emplace("--dtype", text.substr(0, equals));
-  }
-  const std::string type = text.substr(equals + 1);
+  rule.names.emplace(option, text.substr(0, equals));
+  text.erase(0, equals + 1);
+  return OkStatus();
+}
+
+// TYPE, PATTERN=TYPE or PATTERN=keep.
+Status ParseDType(std::string type, Rule& rule) {
+  rule.unused =
+      "applies to no tensor: without a pattern it is for tensors of floating point; '.=" + type +
+      "' is for all";
+  ZT_RETURN_IF_ERROR(TakeWhich("--dtype", type, rule));
   if (type == "keep") return OkStatus();
   auto target = ParseTypeName(type);
   if (!target.ok()) return Annotate(target.status(), "--dtype");
   rule.target = *target;
+  return OkStatus();
+}
+
+// KEY=VALUE: VALUE as JSON, or as text if it is none.
+Status ParseSet(const std::string& text, Value::Map& attributes) {
+  const auto equals = text.find('=');
+  const std::string key = text.substr(0, equals);
+  if (equals == std::string::npos || equals == 0)
+    return InvalidArgument("--set " + Quote(text) + ": write KEY=VALUE");
+  if (key.starts_with("ztstream."))
+    return InvalidArgument("--set " + Quote(key) + ": attributes of ztstream are its own");
+  std::string value = text.substr(equals + 1);
+  auto parsed = ParseJsonObject("{\"v\":" + value + "}");
+  const bool is_json = parsed.ok() && parsed->size() == 1;
+  SetMember(attributes, key, is_json ? std::move(parsed->front().second) : Value(std::move(value)));
   return OkStatus();
 }
 
@@ -117,6 +140,7 @@ bool IsPlainFloat(const Object& object) {
 struct RuleSet {
   Selector selector;
   std::vector<Rule> rules = {};
+  Value::Map attributes = {};                        // to be set
   std::unordered_set<std::string> dequantized = {};  // tensors that were quantized
 
   bool Has(Kind kind) const { return std::ranges::find(rules, kind, &Rule::kind) != rules.end(); }
@@ -157,6 +181,12 @@ struct RuleSet {
     };
     for (const std::string& text : args.rename)
       ZT_RETURN_IF_ERROR(ParseRename(text, add(Kind::kRename, "--rename", text)));
+    for (const std::string& text : args.set) ZT_RETURN_IF_ERROR(ParseSet(text, attributes));
+    for (const std::string& text : args.unset) {
+      Rule& rule = add(Kind::kUnset, "--unset", text);
+      rule.to = text;
+      rule.unused = "names no attribute of the file";
+    }
     for (const std::string& text : args.dtype)
       ZT_RETURN_IF_ERROR(ParseDType(text, add(Kind::kDType, "--dtype", text)));
     if (args.dequantize.empty()) return OkStatus();
@@ -174,7 +204,7 @@ Status CheckCanonical(const Args& args, const PlanOptions& plan) {
   const ContainerTraits& traits = Traits(plan.spec);
   const std::pair<bool, std::string> wrong[] = {
       {!traits.canonical, "writes version 2.0, and --spec asks for " + args.spec},
-      {args.zstd.has_value(), "stores everything raw; leave out --zstd"},
+      {!args.zstd.empty(), "stores everything raw; leave out --zstd"},
       {plan.storage.digest != traits.digest, "has xxh3 digests; leave out --digest"},
       {args.alignment != 0 && args.alignment != traits.placement,
        "aligns to 64 KiB; leave out --align"},
@@ -199,6 +229,35 @@ StatusOr<ElementType> ParseTypeName(const std::string& text) {
   return InvalidArgument(
       Quote(text) + " is not a type; types are " + TypeNames() +
       (packed ? "; ztstream does not quantize" : DidYouMean(lower, Words(kTypeNames))));
+}
+
+// kInvalidArgument if a plan converts a part of a quantized tensor, such as its codes or scales.
+Status CheckNoCodes(TensorSource& source, const Plan& plan);
+
+StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
+  ZT_RETURN_IF_ERROR(Resolve(source));
+  ZT_ASSIGN_OR_RETURN(Plan out, MakePlan(source, plan));
+  ZT_RETURN_IF_ERROR(CheckNoCodes(source, out));
+  for (const auto& [key, value] : set->attributes) SetMember(out.attributes, key, value);
+  if (!set->attributes.empty())
+    ZT_RETURN_IF_ERROR(Annotate(CheckExpressible(out.attributes, plan.spec), "--set"));
+  for (Rule& rule : set->rules) {
+    if (rule.kind == Kind::kUnset)
+      rule.tensors +=
+          std::erase_if(out.attributes, [&](auto& each) { return each.first == rule.to; });
+  }
+  if (!set->Has(Kind::kZstd)) return out;
+  for (PlannedObject& planned : out.objects) {
+    if (IsFile(*planned.object)) continue;
+    const Object& from = source.objects()[planned.components.front().source.object];
+    const auto rule = std::ranges::find_if(set->rules, [&](Rule& each) {
+      return each.kind == Kind::kZstd && each.Count(each.names->Matches(from.name));
+    });
+    if (rule == set->rules.end()) continue;
+    ZstdOptions level;  // of the whole run
+    for (PlannedComponent& each : planned.components) ApplyZstd(rule->zstd, each.storage, level);
+  }
+  return out;
 }
 
 Status Rules::Resolve(const TensorSource& source) const {
@@ -255,7 +314,7 @@ std::vector<std::string> Rules::Warnings() const {
       lines.push_back(rule.text + " " +
                       (rule.preceded
                            ? "applies to no tensor: an earlier rule applies to all that match"
-                           : rule.unused));
+                           : rule.unused + (rule.names ? rule.names->meant() : "")));
     } else if (rule.names && !rule.names->warning().empty()) {
       lines.push_back(rule.names->warning());
     }
@@ -265,18 +324,59 @@ std::vector<std::string> Rules::Warnings() const {
 
 std::vector<std::string> Rules::Uses() const {
   std::vector<std::string> lines = set->selector.Uses();
-  for (const Rule& rule : set->rules)
-    lines.push_back(rule.text + ": " + Counted(rule.tensors, "tensor"));
+  for (const Rule& rule : set->rules) {
+    if (rule.kind != Kind::kUnset)
+      lines.push_back(rule.text + ": " + Counted(rule.tensors, "tensor"));
+  }
   return lines;
 }
 
 void ApplyZstd(const std::optional<ZstdChoice>& choice, Storage& storage, ZstdOptions& options) {
   storage.compression = choice ? Compression::kIfGain : Compression::kNone;
   if (!choice) return;
-  if (choice->planes) storage.encoding = Encoding::kPlanes;
+  storage.encoding = choice->planes ? Encoding::kPlanes : Encoding::kZstd;
   options.level = choice->level;
   options.huffman = choice->huffman;
 }
+
+namespace {
+
+// LEVEL, WHICH=LEVEL or WHICH=raw, of which the planes leave one level for the rest.
+Status ParseZstdRules(const Args& args, Rules& out) {
+  std::optional<ZstdChoice> all, level;
+  std::string level_text;
+  for (const std::string& word : args.zstd) {
+    Rule rule{Kind::kZstd, "--zstd '" + word + "'", ""};
+    std::string text = word;
+    ZT_RETURN_IF_ERROR(TakeWhich("--zstd", text, rule));
+    rule.zstd = ParseZstd(text);
+    if (!rule.zstd && !(text == "raw" && rule.names))
+      return InvalidArgument("--zstd: " + Quote(text) + " is not a level, huffman or planes");
+    if (!rule.names && all) return InvalidArgument("--zstd is given twice for all tensors");
+    if (!rule.names) all = rule.zstd;
+    if (rule.zstd && rule.zstd->planes && !CheckEncoding(Encoding::kPlanes, out.plan.spec).ok()) {
+      return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) +
+                             ", which --spec " + args.spec + " does not have; 1.2 and 2.0 do");
+    }
+    if (rule.zstd && (!level || level->planes)) {
+      level = rule.zstd;
+      level_text = text;
+    } else if (rule.zstd && !rule.zstd->planes && text != level_text) {
+      return InvalidArgument("--zstd: a file has one level, and these are " + level_text + " and " +
+                             text);
+    }
+    if (rule.names) out.set->rules.push_back(std::move(rule));
+  }
+  if (all && args.raw) return InvalidArgument("--zstd and --raw cannot be combined");
+  Storage of_some;
+  ZstdOptions of_all;
+  ApplyZstd(level, of_some, out.zstd);
+  ApplyZstd(all, out.plan.storage, of_all);
+  out.plan.keep_encoding = !all && !args.raw;
+  return OkStatus();
+}
+
+}  // namespace
 
 StatusOr<Rules> MakeRules(const Args& args) {
   Rules out;
@@ -290,21 +390,12 @@ StatusOr<Rules> MakeRules(const Args& args) {
   if (!args.dequantize.empty() && args.quant == "group") {
     return InvalidArgument("--dequantize and --quant group cannot be combined");
   }
-  if (args.zstd && args.raw) {
-    return InvalidArgument("--zstd and --raw cannot be combined");
-  }
-  ApplyZstd(args.zstd, out.plan.storage, out.zstd);
-  out.plan.keep_encoding = !args.zstd && !args.raw;
-  if (out.plan.storage.encoding == Encoding::kPlanes &&
-      !CheckEncoding(Encoding::kPlanes, out.plan.spec).ok()) {
-    return InvalidArgument("--zstd=planes writes " + std::string(kPlanesName) + ", which --spec " +
-                           args.spec + " does not have; 1.2 and 2.0 do");
-  }
   out.plan.on_overflow = args.on_overflow == "inf"        ? OnOverflow::kInf
                          : args.on_overflow == "saturate" ? OnOverflow::kSaturate
                                                           : OnOverflow::kError;
   out.plan.allow_fraction_loss = args.allow_loss;
   out.set = std::make_shared<RuleSet>(RuleSet{Selector(args)});
+  ZT_RETURN_IF_ERROR(ParseZstdRules(args, out));
   ZT_RETURN_IF_ERROR(out.set->Parse(args));
   const std::shared_ptr<RuleSet> set = out.set;
   if (set->selector.active())
@@ -359,7 +450,7 @@ Status CheckNoCodes(TensorSource& source, const Plan& plan) {
 
 std::vector<QuantizedTensor> QuantizedIn(const Args& args, TensorSource& opened) {
   const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
-  if (args.file() == "-" || std::ranges::none_of(opened.objects(), part)) return {};
+  if (IsPipe(args.file()) || std::ranges::none_of(opened.objects(), part)) return {};
   QuantConfig config;  // that of a .zt file is within
   if (opened.format() != "zt") {
     auto found = FindQuantConfig(std::array{args.file()}, args.source_options());
@@ -372,7 +463,8 @@ std::vector<QuantizedTensor> QuantizedIn(const Args& args, TensorSource& opened)
 
 bool HasRules(const Args& args) {
   return !args.dtype.empty() || !args.dequantize.empty() || !args.include.empty() ||
-         !args.exclude.empty() || !args.rename.empty() || args.no_metadata;
+         !args.exclude.empty() || !args.rename.empty() || args.no_metadata || !args.set.empty() ||
+         !args.unset.empty();
 }
 
 }  // namespace zt::cli::internal

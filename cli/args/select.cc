@@ -32,6 +32,12 @@ bool MayBeGlob(std::string_view word) {
   return word.find_first_of("*?") != word.npos && std::ranges::all_of(word, either);
 }
 
+std::string Meant(std::string_view word, std::span<const std::string_view> names) {
+  // One or two letters are similar to too much.
+  const std::string_view meant = word.size() < 3 ? std::string_view() : Nearest(word, names);
+  return meant.empty() ? "" : "; did you mean " + Quote(meant) + "?";
+}
+
 }  // namespace
 
 std::vector<std::string_view> NamesOf(const TensorSource& source) {
@@ -44,9 +50,21 @@ std::vector<std::string_view> NamesOf(const TensorSource& source) {
 }
 
 std::string MeantOrListed(std::string_view word, std::span<const std::string_view> names) {
-  // One or two letters are similar to too much.
-  const std::string_view meant = word.size() < 3 ? std::string_view() : Nearest(word, names);
-  return meant.empty() ? "; ztstream inspect lists them" : "; did you mean " + Quote(meant) + "?";
+  const std::string meant = Meant(word, names);
+  return meant.empty() ? "; ztstream inspect lists them" : meant;
+}
+
+Status ReadLines(const std::string& path, std::vector<std::string>& words) {
+  std::ifstream file(IsStandardInput(path) ? "/dev/stdin" : path, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file.is_open() || file.bad()) return WithFile(IoError("cannot read"), path);
+  const char end = text.find('\0') == text.npos ? '\n' : '\0';
+  for (std::size_t at = 0, next = 0; at < text.size(); at = next + 1) {
+    next = std::min(text.find(end, at), text.size());
+    if (next > at) words.push_back(text.substr(at, next - at));
+  }
+  // No --include would mean all.
+  return words.empty() ? WithFile(InvalidArgument("it has no line"), path) : OkStatus();
 }
 
 struct Pattern::State {
@@ -54,6 +72,7 @@ struct Pattern::State {
   std::string word;  // without "glob:"
   std::unique_ptr<const Regex> regex = nullptr;
   std::size_t as_regex = 0, as_glob = 0;  // number of matching names, if it may be both
+  std::string meant;                      // see Pattern::meant
 };
 
 Pattern::Pattern(std::string option, std::string word)
@@ -80,14 +99,18 @@ Status Pattern::Resolve(std::span<const std::string_view> names) {
     return InvalidArgument(text_ + " is not a tensor's name, and as a regular expression: " +
                            error + (wildcard ? hint : ""));
   }
-  if (!MayBeGlob(state.word)) return OkStatus();
+  const auto matches = [&](std::string_view name) { return state.regex->Matches(name); };
+  if (!MayBeGlob(state.word)) {
+    if (std::ranges::none_of(names, matches)) state.meant = Meant(state.word, names);
+    return OkStatus();
+  }
   const bool letters = std::ranges::any_of(
       state.word, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; });
   if (letters && state.regex->Matches("")) {
     return InvalidArgument(text_ + " matches every name as a regular expression" + hint);
   }
   for (const std::string_view name : names) {
-    state.as_regex += state.regex->Matches(name) ? 1 : 0;
+    state.as_regex += matches(name) ? 1 : 0;
     state.as_glob += MatchesGlob(state.word, name) ? 1 : 0;
   }
   return OkStatus();
@@ -110,6 +133,8 @@ std::string Pattern::warning() const {
   return text_ + " is a regular expression and matches " + Counted(state.as_regex, "tensor") +
          "; a shell pattern, 'glob:" + state.word + "', matches " + std::to_string(state.as_glob);
 }
+
+const std::string& Pattern::meant() const { return state_->meant; }
 
 std::string_view Pattern::name() const {
   return state_->kind == State::Kind::kName ? std::string_view(state_->word) : std::string_view();
@@ -168,7 +193,8 @@ std::vector<std::string> Selector::Warnings() const {
   std::vector<std::string> lines;
   for (const Patterns* patterns : {&include_, &exclude_}) {
     for (const auto& [pattern, tensors, first] : patterns->uses()) {
-      const std::string unused = pattern.text() + " matches the name of no tensor";
+      const std::string unused =
+          pattern.text() + " matches the name of no tensor" + pattern.meant();
       const std::string line = tensors == 0 ? unused : pattern.warning();
       if (!line.empty()) lines.push_back(line);
     }

@@ -171,14 +171,14 @@ Json ResultJson(const Args& args, const Comparison& found) {
   json["differing"] = found.differing.all;
   json["only_first"] = found.only_first.all;
   json["only_second"] = found.only_second.all;
-  json["bytes"] = found.bytes;
+  json["bytes_compared"] = found.bytes;
   if (found.files_not_compared > 0) json["files_not_compared"] = found.files_not_compared;
   const auto error = [&](const char* key, const Comparison::Error& largest) {
     if (largest.value)
       json[key] = {{"value", NumberJson(*largest.value)}, {"tensor", largest.tensor}};
   };
-  error("largest", found.largest);
-  error("relative", found.relative);
+  error("largest_error", found.largest);
+  error("relative_error", found.relative);
   json["differences"] = Json::array();
   for (const Difference& each : found.differences) json["differences"].push_back(ToJson(each));
   return json;
@@ -186,7 +186,6 @@ Json ResultJson(const Args& args, const Comparison& found) {
 
 std::string ResultText(const Args& args, const Comparison& found) {
   const std::vector<Difference>& differences = found.differences;
-  if (args.quiet) return differences.empty() ? "" : Summary(args, found);
   const std::size_t shown =
       std::min(args.verbose ? differences.size() : kMostDifferences, differences.size());
   std::string text;
@@ -195,7 +194,7 @@ std::string ResultText(const Args& args, const Comparison& found) {
   if (shown < differences.size()) {
     text += "and " + Counted(differences.size() - shown, "more difference") + "; -v lists all\n";
   }
-  return text + Summary(args, found);
+  return args.quiet ? text : text + Summary(args, found);
 }
 
 }  // namespace

@@ -300,8 +300,9 @@ class Bench {
 
 StatusOr<Report> Measure(const Args& args) {
   const Status once = InvalidArgument("bench reads its input several times; name a file");
-  if (std::ranges::find(args.inputs, "-") != args.inputs.end())
-    return WithFile(once, "standard input");
+  for (const std::string& each : args.inputs) {
+    if (IsPipe(each)) return WithFile(once, IsStandardInput(each) ? "standard input" : each);
+  }
   SourceOptions input = args.source_options();
   input.files = {"none"};
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenInputs(args.inputs, input));

@@ -8,6 +8,8 @@ import zt.convert.delta;
 
 namespace zt::cli::internal {
 
+// "f32 [2, 3]".
+std::string Describe(const Object& object);
 // The bytes of all components whose sizes are known.
 std::uint64_t Bytes(const Object& object);
 

@@ -144,6 +144,16 @@ Json ToJson(const std::vector<NumericFinding>& findings) {
   return out;
 }
 
+std::string Describe(const Object& object) {
+  std::string out;
+  if (object.format != "dense") out = object.format + " ";
+  for (const Component& component : object.components) {
+    if (component.role == "data" || component.role == "values")
+      out += std::string(Name(component.element)) + " ";
+  }
+  return out + ToString(object.shape);
+}
+
 std::uint64_t Bytes(const Object& object) {
   std::uint64_t bytes = 0;
   for (const Component& component : object.components)
@@ -170,12 +180,13 @@ Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
   if (!args.output.empty()) out["output"]["path"] = args.output;
   out["output"]["spec"] = args.spec;
   const std::uint64_t files = CountFiles(plan);
-  out["tensors"] = {{"input", source.objects().size() - CountFiles(source.objects())},
-                    {"converted", plan.objects.size() - files}};
+  out["tensors_in"] = source.objects().size() - CountFiles(source.objects());
+  out["tensors"] = plan.objects.size() - files;
   if (files > 0) {
     Json& paths = out["files"] = Json::array();
     for (const PlannedObject& planned : plan.objects) {
-      if (IsFile(*planned.object)) paths.push_back(FileEntryOf(*planned.object, 0).path);
+      if (IsFile(*planned.object))
+        paths.push_back({{"path", FileEntryOf(*planned.object, 0).path}});
     }
   }
   if (args.left_out != nullptr && !args.left_out->empty()) {
@@ -208,16 +219,6 @@ StatusOr<WriterOptions> MakeWriterOptions(const Args& args, const Rules& rules) 
   // Here, for what is wrong with options is said before what is wrong with files.
   ZT_RETURN_IF_ERROR(Validate(options));
   return options;
-}
-
-std::string Describe(const Object& object) {
-  std::string out;
-  if (object.format != "dense") out = object.format + " ";
-  for (const Component& component : object.components) {
-    if (component.role == "data" || component.role == "values")
-      out += std::string(Name(component.element)) + " ";
-  }
-  return out + ToString(object.shape);
 }
 
 bool KeepsFrames(const PlannedObject& planned) {
@@ -447,9 +448,7 @@ Status Convert(const Args& args) {
   ZT_ASSIGN_OR_RETURN(const std::optional<ShardRequest> shards, FindShardRequest(args));
   if (!args.dry_run && !shards) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<TensorSource> source, OpenSource(args, rules));
-  ZT_RETURN_IF_ERROR(rules.Resolve(*source));
-  ZT_ASSIGN_OR_RETURN(Plan plan, MakePlan(*source, rules.plan));
-  ZT_RETURN_IF_ERROR(CheckNoCodes(*source, plan));
+  ZT_ASSIGN_OR_RETURN(Plan plan, rules.PlanOf(*source));
   std::vector<std::string> file_warnings = PlanFiles(args, *source, plan);
   if (args.canonical) {
     ZT_RETURN_IF_ERROR(MakeCanonical(
@@ -499,20 +498,58 @@ Status CheckFolderOptions(const Args& args) {
                            (differs ? "" : "; 'ztstream extract' writes one file"));
   }
   const std::pair<bool, std::string_view> wrong[] = {
-      {args.zstd.has_value(), "--zstd"},
-      {args.raw, "--raw"},
-      {args.canonical, "--canonical"},
-      {args.quant == "group", "--quant group"},
-      {args.shards != 0, "--shards"},
-      {!args.shard.empty(), "--shard"},
-      {args.dry_run, "--dry-run"},
-      {args.alignment != 0, "--align"},
-      {!args.digest.empty() && !differs, "--digest"}};
+      {!args.zstd.empty(), "--zstd"},         {args.raw, "--raw"},
+      {args.canonical, "--canonical"},        {args.quant == "group", "--quant group"},
+      {args.shards != 0, "--shards"},         {!args.shard.empty(), "--shard"},
+      {args.dry_run && differs, "--dry-run"}, {args.each, "--each"},
+      {args.alignment != 0, "--align"},       {!args.digest.empty() && !differs, "--digest"}};
   for (const auto& [given, option] : wrong) {
     if (given)
       return InvalidArgument(std::string(option) + " is of .zt files; leave out it or --to");
   }
   return OkStatus();
+}
+
+int ConvertOne(const Args& args) {
+  const Status status = Convert(args);
+  if (status.ok()) NoteLeftOut(args);
+  return Done(args, status);
+}
+
+// Each input to a file of its name in the folder. Goes on after an error; returns the first one's
+// status.
+int ConvertEach(const Args& args) {
+  namespace fs = std::filesystem;
+  if (args.shards != 0 || args.shard_size != 0 || !args.shard.empty())
+    return Fail(args, InvalidArgument("--each writes one file an input; leave out --shards, "
+                                      "--shard-size and --shard"));
+  std::set<std::string> outputs;
+  std::vector<Args> runs;
+  for (const std::string& input : args.inputs) {
+    fs::path path = input;
+    if (!path.has_filename()) path = path.parent_path();  // "model/"
+    const bool folder = TheStore().IsFolder(input);
+    Args& run = runs.emplace_back(args);
+    run.inputs = {input};
+    run.output =
+        (fs::path(args.output) / (folder ? path.filename() : path.stem())).string() + ".zt";
+    run.left_out = std::make_shared<std::vector<LeftOut>>();
+    run.used_bases = std::make_shared<std::vector<std::string>>();
+    if (args.output.empty() || IsPipe(input) || IsStandardInput(input))
+      return Fail(args, InvalidArgument("--each names files after the inputs: give -o OUT/, and no "
+                                        "pipes"));
+    if (!outputs.insert(run.output).second)
+      return Fail(args, WithFile(InvalidArgument("two inputs would be written there"), run.output));
+  }
+  std::error_code error;
+  if (!args.dry_run && !IsUrl(args.output)) fs::create_directories(args.output, error);
+  if (error) return Fail(args, WithFile(IoError(error.value(), "cannot make"), args.output));
+  int first = 0;
+  for (std::size_t i = 0; i < runs.size() && !Interrupted(); ++i) {
+    const int status = ConvertOne(runs[i]);
+    if (first == 0) first = status;
+  }
+  return first;
 }
 
 }  // namespace
@@ -522,9 +559,7 @@ int RunConvert(const Args& args) {
     const Status fits = CheckFolderOptions(args);
     return fits.ok() ? RunExtract(args) : Done(args, fits);
   }
-  const Status status = Convert(args);
-  if (status.ok()) NoteLeftOut(args);
-  return Done(args, status);
+  return args.each ? ConvertEach(args) : ConvertOne(args);
 }
 
 }  // namespace zt::cli::internal

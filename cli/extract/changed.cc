@@ -24,9 +24,7 @@ StatusOr<std::unique_ptr<ChangedSource>> ChangedSource::Make(std::unique_ptr<Ten
                                                              std::vector<std::string>& warnings) {
   std::unique_ptr<ChangedSource> changed(new ChangedSource(std::move(source)));
   TensorSource& inner = *changed->inner_;
-  ZT_RETURN_IF_ERROR(rules.Resolve(inner));
-  ZT_ASSIGN_OR_RETURN(changed->plan_, MakePlan(inner, rules.plan));
-  ZT_RETURN_IF_ERROR(CheckNoCodes(inner, changed->plan_));
+  ZT_ASSIGN_OR_RETURN(changed->plan_, rules.PlanOf(inner));
   for (const PlannedObject& planned : changed->plan_.objects)
     changed->objects_.push_back(*planned.object);
   changed->attributes_ = changed->plan_.attributes;

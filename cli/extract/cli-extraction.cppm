@@ -40,8 +40,9 @@ class ExtractRun {
   // Writes the layout.
   Status WriteLayout(const FileLayout& layout, Sink& sink);
 
-  // Prints the result. `changed` is the source if rules changed it, else null.
-  Status Print(Json output, std::size_t tensors, std::uint64_t files, const ChangedSource* changed);
+  // Prints the result, or the plan with --dry-run. `changed` is the source if rules changed it, else null.
+  Status Print(Json output, std::span<const std::uint32_t> selected, std::uint64_t files,
+               const ChangedSource* changed);
 
  private:
   Status WriteLayout(const FileLayout& layout, Sink& sink, const Share* share, std::size_t files);

@@ -165,7 +165,9 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
                  {"version", options.versions.version},
                  {"base_version", options.versions.base},
                  {"differing", count}};
-  return run.Print(std::move(output), fresh.size(), 0, changed);
+  std::vector<std::uint32_t> objects;
+  for (const ComponentId id : fresh) objects.push_back(id.object);
+  return run.Print(std::move(output), objects, 0, changed);
 }
 
 }  // namespace zt::cli::internal

@@ -270,9 +270,9 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
                  {"bytes", run.bytes()}};
   for (std::size_t i = 0; target.folder && i < selected.size(); ++i) {
     output["files"].push_back(
-        {{"tensor", source.objects()[selected[i]].name}, {"file", outputs[i].path}});
+        {{"path", outputs[i].path}, {"tensor", source.objects()[selected[i]].name}});
   }
-  return run.Print(std::move(output), selected.size(), 0, changed);
+  return run.Print(std::move(output), selected, 0, changed);
 }
 
 Status Extract(const Args& args) {

@@ -6,6 +6,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :conversion;
 import :extraction;
 import :outputs;
 import :signals;
@@ -23,6 +24,7 @@ void ExtractRun::Expect(const FileLayout& layout) {
 }
 
 Status ExtractRun::WriteFile(const std::function<Status(Sink&)>& write) {
+  if (args_.dry_run) return OkStatus();
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
                       OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
   ZT_RETURN_IF_ERROR(write(*sink));
@@ -35,6 +37,7 @@ Status ExtractRun::WriteFile(const std::function<Status(Sink&)>& write) {
 
 Status ExtractRun::WriteFolder(const FolderSinkOptions& options,
                                const std::function<Status(FolderSink&)>& write) {
+  if (args_.dry_run) return OkStatus();
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<FolderSink> folder,
                       FolderSink::Create(args_.output, options));
   ZT_RETURN_IF_ERROR(folder->Reserve(bytes_));
@@ -89,8 +92,20 @@ Status ExtractRun::WriteLayout(const FileLayout& layout, Sink& sink, const Share
   return OkStatus();
 }
 
-Status ExtractRun::Print(Json output, std::size_t tensors, std::uint64_t files,
+Status ExtractRun::Print(Json output, std::span<const std::uint32_t> selected, std::uint64_t files,
                          const ChangedSource* changed) {
+  const std::size_t tensors = selected.size();
+  if (args_.dry_run && !args_.json) {
+    std::string text;
+    for (const std::uint32_t index : selected) {
+      const Object& object = source_.objects()[index];
+      text += Printable(object.name) + "  " + Printable(Describe(object)) + "  " +
+              HumanBytes(Bytes(object)) + "\n";
+    }
+    return cli::internal::Print(text + Printable(args_.output) + ": " + Counted(tensors, "tensor") +
+                                (files > 0 ? ", " + Counted(files, "file") : "") + ", " +
+                                HumanBytes(read_) + " in, " + HumanBytes(bytes_) + " out\n");
+  }
   if (changed != nullptr) ReportChanges(args_, *changed, warnings_);
   if (!args_.json) {
     if (!args_.quiet)
@@ -98,11 +113,12 @@ Status ExtractRun::Print(Json output, std::size_t tensors, std::uint64_t files,
     return OkStatus();
   }
   Json json = Envelope(args_, true);
-  json["input"] = args_.file();
+  json["dry_run"] = args_.dry_run;
+  json["inputs"] = args_.inputs;
   json["input_format"] = source_.format();
   json["output"] = std::move(output);
   json["tensors"] = tensors;
-  json["bytes"] = read_;
+  json["bytes_in"] = read_;
   json["warnings"] = warnings_;
   json["timing"] = {{"wall_s", bar_.seconds()}};
   return PrintJson(args_, json);

@@ -368,9 +368,9 @@ Status WriteFolder(const Args& args, TensorSource& source, const FolderPlan& pla
 
 Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
   Json files = Json::array();
-  for (const NamedLayout& each : plan.weights) files.push_back(each.path);
-  for (const FileEntry& file : plan.files) files.push_back(file.path);
-  for (const auto& [path, text] : plan.indices) files.push_back(path);
+  for (const NamedLayout& each : plan.weights) files.push_back({{"path", each.path}});
+  for (const FileEntry& file : plan.files) files.push_back({{"path", file.path}});
+  for (const auto& [path, text] : plan.indices) files.push_back({{"path", path}});
   return {{"path", args.output},
           {"format", "folder"},
           {"bytes", bytes},
@@ -406,8 +406,7 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
   WarnAll(args, plan.warnings);
   ExtractRun run(args, source, plan.warnings);
   ZT_RETURN_IF_ERROR(WriteFolder(args, source, plan, run));
-  return run.Print(OutputJson(args, plan, run.bytes()), selected.size(), plan.files.size(),
-                   changed);
+  return run.Print(OutputJson(args, plan, run.bytes()), selected, plan.files.size(), changed);
 }
 
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file) {
@@ -419,7 +418,7 @@ Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file
       return WithFile(sink.Append(std::span(&piece, 1)), sink.name());
     });
   }));
-  return run.Print({{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}}, 0, 1,
+  return run.Print({{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}}, {}, 1,
                    nullptr);
 }
 

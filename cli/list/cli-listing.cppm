@@ -58,7 +58,7 @@ void Sort(Listing& listing, const std::string& order);
 // How text is laid out. Columns are left out and names shortened in the middle to fit `columns`; 0
 // leaves all whole. Different names never look alike.
 struct TextOptions {
-  bool verbose = false;
+  bool verbose = false, null = false;  // null: a NUL ends each name of NamesText
   std::size_t columns = 0;
 };
 // The first line, attributes, and a line for each type if there are several.

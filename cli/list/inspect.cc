@@ -48,7 +48,7 @@ std::string ObjectText(const ListedObject& object) {
     if (!c.element.type.empty()) row["type"] = c.element.type;
     if (c.located) row["offset"] = c.offset;
     row["length"] = c.length;
-    if (!c.file.empty()) row["shard"] = c.file;
+    if (!c.file.empty()) row["file"] = c.file;
     if (!c.unknown_encoding.empty()) {
       row["encoding"] = c.unknown_encoding;
       row["uncompressed_length"] = c.decoded_bytes;
@@ -72,6 +72,7 @@ std::string ObjectText(const ListedObject& object) {
                             {"format", object.format},
                             {"kind", object.type()},
                             {"parameters", object.parameters()}});
+  if (!object.path.empty()) AddMember(out, "path", object.path);
   AddAttributes(out, object.attributes);
   if (!object.quantized.empty()) AddMember(out, "quantized", object.quantized);
   AddMember(out, "components", components);
@@ -90,8 +91,8 @@ std::string ListingMembers(const Listing& listing) {
   AddAttributes(out, listing.attributes);
   Json shards = Json::array();
   for (const ShardFile& shard : listing.shards)
-    shards.push_back({{"name", shard.name}, {"size", shard.bytes}, {"digest", shard.digest}});
-  if (!shards.empty()) AddMember(out, "shards", shards);
+    shards.push_back({{"path", shard.name}, {"bytes", shard.bytes}, {"digest", shard.digest}});
+  if (!shards.empty()) AddMember(out, "shard_files", shards);
   if (!listing.quantized.empty()) AddMember(out, "quantized", listing.quantized);
   const auto add = [&](std::string_view key, std::span<const ListedObject> objects) {
     out += ",\"" + std::string(key) + "\":[";
@@ -110,7 +111,7 @@ std::string ListingMembers(const Listing& listing) {
 std::string ListingJson(std::span<const Listing> listings, const Common& common) {
   std::string out = Opened(Envelope(common, true)) + ",";
   if (listings.size() == 1) return out + ListingMembers(listings[0]).substr(1) + "}\n";
-  out += "\"inputs\":[";
+  out += "\"listings\":[";
   for (const Listing& listing : listings) {
     if (&listing != listings.data()) out += ',';
     out += ListingMembers(listing) + "}";
@@ -198,7 +199,7 @@ StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) 
   const Reader* const root = ReaderOf(*opened);
   const bool is_root = root != nullptr && !root->manifest().shards.empty();
   Listing listing = List(args, *opened, !is_root && !opened->shards().empty());
-  if (is_root && args.file() != "-") WarnOfMissing(*opened, options, listing);
+  if (is_root) WarnOfMissing(*opened, options, listing);
   return listing;
 }
 
@@ -221,7 +222,7 @@ Operands Divide(const Args& args) {
   Operands operands;
   for (const std::string& each : args.inputs) {
     const bool file =
-        operands.files.empty() || each == "-" || IsUrl(each) || TheStore().Exists(each);
+        operands.files.empty() || IsStandardInput(each) || IsUrl(each) || TheStore().Exists(each);
     (file ? operands.files : operands.words).push_back(each);
   }
   return operands;
@@ -309,7 +310,7 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
     each.listing.file = file;
     AddQuantized(of(file), *each.source, each.listing);
     // Not all at once; what a pipe gives cannot be opened again. As it is stored, nothing is checked.
-    const bool several = operands.files.size() > 1 && file != "-";
+    const bool several = operands.files.size() > 1 && !IsPipe(file);
     if (!args.stats || several || each.source->format() == "zt") each.source.reset();
     WarnAll(args, each.listing.warnings);
   }
@@ -325,7 +326,7 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
 
 // The listing as a page in a file of its own.
 Status WritePage(const Listing& listing, const Args& args) {
-  if (MayReplace(args) && listing.file != "-") {
+  if (MayReplace(args) && !IsPipe(listing.file)) {
     const auto source = OpenInputs({listing.file}, args.source_options());
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr, false));
   }
@@ -346,6 +347,16 @@ Status WritePage(const Listing& listing, const Args& args) {
   return OkStatus();
 }
 
+// The names of the tensors, as they are if it is for no terminal.
+std::string NamesText(const Listing& listing, const TextOptions& options) {
+  std::string out;
+  for (const ListedObject& object : TensorsOf(listing)) {
+    out += options.columns > 0 ? Printable(object.name) : object.name;
+    out += options.null ? '\0' : '\n';
+  }
+  return out;
+}
+
 Status Inspect(const Args& args) {
   const bool page = !args.output.empty();
   if (args.stats && args.tree)
@@ -354,16 +365,22 @@ Status Inspect(const Args& args) {
     return InvalidArgument(std::string("--tree is text for people, and ") +
                            (page ? "--html" : "--json") + " lists each tensor; choose one");
   }
+  if (args.names_alone && (args.json || args.tree || args.stats || page))
+    return InvalidArgument("--names prints nothing else; leave it out, or the other option");
   if (page) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::vector<Listing> listings, ListAll(args));
   if (page && listings.size() > 1) return InvalidArgument("--html takes one file");
   if (page) return WritePage(listings[0], args);
   if (args.json) return Print(ListingJson(listings, args));
-  TextOptions options = {.verbose = args.verbose};
+  TextOptions options = {.verbose = args.verbose, .null = args.null};
   if (::isatty(STDOUT_FILENO) != 0) options.columns = TerminalColumns(STDOUT_FILENO, 80);
-  const auto text = args.stats ? StatsTableText : args.tree ? TreeText : TableText;
+  const auto text = args.names_alone ? NamesText
+                    : args.stats     ? StatsTableText
+                    : args.tree      ? TreeText
+                                     : TableText;
   std::string out;
-  for (const Listing& listing : listings) out += (out.empty() ? "" : "\n") + text(listing, options);
+  for (const Listing& listing : listings)
+    out += (out.empty() || args.names_alone ? "" : "\n") + text(listing, options);
   return Print(out);
 }
 

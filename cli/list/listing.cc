@@ -29,18 +29,14 @@ std::string ShapeText(const ListedObject& object, const ListedComponent& compone
 
 // Cut in the middle to `columns`: the end of a tensor's name tells most, then its beginning.
 std::string Shortened(const std::string& text, std::size_t columns) {
-  if (columns < 5 || Columns(text) <= columns) return text;
-  const auto skip = [&](std::size_t characters) {  // bytes of the first `characters`
-    std::size_t at = 0;
-    while (at < text.size() && characters > 0) {
-      ++at;
-      while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) ++at;
-      --characters;
-    }
-    return at;
-  };
+  const std::size_t all = Columns(text);
+  if (columns < 5 || all <= columns) return text;
   const std::size_t head = (columns - 3) / 3, tail = columns - 3 - head;
-  return text.substr(0, skip(head)) + "..." + text.substr(skip(Columns(text) - tail));
+  // Where a wide character would be cut in two, it is left out.
+  const Fit before = Fitting(text, all - tail);
+  const std::size_t rest =
+      all - before.columns > tail ? Fitting(text, all - tail + 1).bytes : before.bytes;
+  return text.substr(0, Fitting(text, head).bytes) + "..." + text.substr(rest);
 }
 
 using Rows = std::vector<std::vector<std::string>>;

@@ -13,7 +13,12 @@ using Json = nlohmann::ordered_json;
 // The files of this run, by path or URL.
 Store& TheStore();
 
-// The approximate width of printable text on a terminal: its number of characters.
+// The first characters of printable text that fit into columns of a terminal.
+struct Fit {
+  std::size_t bytes = 0, columns = 0;
+};
+Fit Fitting(std::string_view printable, std::size_t columns);
+// The width of printable text on a terminal.
 std::size_t Columns(std::string_view printable);
 
 // Prints "ztstream: message" on standard error and, with --json, the envelope with the error.
@@ -48,7 +53,7 @@ Status Print(std::string_view text, std::size_t open_lists = 0);
 // thread that ends the program; Lines() is locked.
 void SayInterrupted(const Common& common, std::string_view lines);
 
-// The first members of every result under --json: {"schema": "ztstream/1", "cmd": ..., "ok": ...}.
+// The first members of every result under --json: {"schema": "ztstream/2", "cmd": ..., "ok": ...}.
 // `ok` is true if the exit status is 0.
 Json Envelope(const Common& common, bool ok);
 // One line of JSON. Bytes that are not UTF-8 become replacement characters; JSON escapes all that

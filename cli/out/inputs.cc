@@ -17,13 +17,16 @@ namespace zt::cli::internal {
 namespace fs = std::filesystem;
 
 StatusOr<std::unique_ptr<Reader>> OpenReader(const std::string& path, const InputOptions& options) {
+  if (IsPipe(path))
+    return WithFile(NotFromPipe(path, "a .zt file"),
+                    IsStandardInput(path) ? "standard input" : path);
   ZT_ASSIGN_OR_RETURN(auto bytes, OpenNamed(path, TheStore()));
   return Reader::Open(std::move(bytes), {.find_shard = ShardsBeside(path, options)});
 }
 
 Status CheckIsZt(const std::string& path) {
-  if (!IsUrl(path) && !TheStore().IsFile(path)) return OkStatus();  // a pipe opens once
-  const auto bytes = TheStore().Open(path);
+  if (IsPipe(path)) return OkStatus();  // it opens once
+  const auto bytes = OpenNamed(path, TheStore());
   if (!bytes.ok()) return bytes.status();
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> head, Peek(**bytes, kHeadBytes));
   if (head.size() >= 8 && LooksLikeZt(head)) return OkStatus();
@@ -60,7 +63,7 @@ namespace {
 std::string WhatIsLost(const Args& args, const TensorSource& source,
                        const std::vector<std::string>& losses) {
   if (!TakesWhole(args)) return "tensors are selected";
-  if (args.no_metadata) return "--no-metadata leaves out attributes";
+  if (args.no_metadata || !args.unset.empty()) return "attributes are left out";
   if (!args.left_out->empty()) return Counted(args.left_out->size(), "file") + " would be left out";
   std::vector<std::string> lines = WordedWarnings(args, source);
   lines.insert(lines.end(), losses.begin(), losses.end());

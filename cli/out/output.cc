@@ -2,10 +2,12 @@
 module;
 
 #include <errno.h>
+#include <locale.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "core/retry.h"
 #include "sink/write_all.h"
@@ -66,6 +68,20 @@ Json ErrorJson(const Common& common, const Status& status) {
   return json;
 }
 
+// The columns of a character: 2 of Chinese and Japanese ones, 0 of what is put over another.
+std::size_t WidthOf(std::string_view character) {
+  static const locale_t utf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (character.size() == 1 || utf8 == nullptr) return 1;
+  const locale_t before = ::uselocale(utf8);
+  wchar_t code = 0;
+  mbstate_t state = {};
+  const bool known =
+      ::mbrtowc(&code, character.data(), character.size(), &state) == character.size();
+  const int width = known ? ::wcwidth(code) : 1;
+  ::uselocale(before);
+  return width < 0 ? 1 : static_cast<std::size_t>(width);
+}
+
 // The error as an object, or as the rest of the one that is printed in part.
 std::string EndOfOutput(const Json& error) {
   if (!g_line_open) return Dump(error);
@@ -75,10 +91,21 @@ std::string EndOfOutput(const Json& error) {
 
 }  // namespace
 
+Fit Fitting(std::string_view printable, std::size_t columns) {
+  Fit fit;
+  while (fit.bytes < printable.size()) {
+    std::size_t next = fit.bytes + 1;
+    while (next < printable.size() && (static_cast<unsigned char>(printable[next]) & 0xc0) == 0x80)
+      ++next;
+    const std::size_t width = WidthOf(printable.substr(fit.bytes, next - fit.bytes));
+    if (width > columns - fit.columns) break;
+    fit = {next, fit.columns + width};
+  }
+  return fit;
+}
+
 std::size_t Columns(std::string_view printable) {
-  return static_cast<std::size_t>(std::count_if(printable.begin(), printable.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
+  return Fitting(printable, printable.size()).columns;
 }
 
 std::mutex& Lines() {
@@ -134,7 +161,7 @@ Status Print(std::string_view text, std::size_t open_lists) {
 }
 
 Json Envelope(const Common& common, bool ok) {
-  return {{"schema", "ztstream/1"}, {"cmd", common.command}, {"ok", ok}};
+  return {{"schema", "ztstream/2"}, {"cmd", common.command}, {"ok", ok}};
 }
 
 std::string Dump(const Json& json) { return OneLine(json) + "\n"; }

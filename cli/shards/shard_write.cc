@@ -304,7 +304,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
     }
     if (delta != nullptr) text += "\n" + DeltaText(args, delta->Count(plan));
     if (!args.json) return Print(delta == nullptr ? text + "\n" : text);
-    json["files"] = std::move(run.rows);
+    json["output"]["files"] = std::move(run.rows);
     return PrintJson(args, json);
   }
   ZT_RETURN_IF_ERROR(place);
@@ -322,7 +322,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   Completed();
   if (args.json) {
     json["output"]["bytes"] = run.bytes_out;
-    json["files"] = std::move(run.rows);
+    json["output"]["files"] = std::move(run.rows);
     json["timing"] = {{"wall_s", run.seconds}};
     json["numeric"] = std::move(run.numeric);
     for (Json& line : run.warnings) json["warnings"].push_back(std::move(line));

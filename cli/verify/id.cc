@@ -24,7 +24,7 @@ struct Stored {
 
 // nullopt for other inputs.
 StatusOr<std::optional<Stored>> ReadManifest(const std::string& path) {
-  const auto file = TheStore().Open(path);
+  const auto file = OpenNamed(path, TheStore());
   // A folder, a pipe, a data shard, or a file that is refused later.
   if (!file.ok() || !(*file)->size()) return std::nullopt;
   const auto reader = Reader::Open(*file);
@@ -64,7 +64,7 @@ StatusOr<std::vector<std::byte>> ComputeManifest(const Args& args, TensorSource&
 StatusOr<std::string> Id(const Args& args) {
   const DigestKind kind = *ParseDigestKind(args.digest);  // the command line has been checked
   std::optional<Stored> stored;
-  if (args.inputs.size() == 1 && args.inputs[0] != "-") {
+  if (args.inputs.size() == 1 && !IsPipe(args.inputs[0])) {
     ZT_ASSIGN_OR_RETURN(const std::string file, FileOfInput(args.inputs[0], args.source_options()));
     ZT_ASSIGN_OR_RETURN(stored, WithFile(ReadManifest(file), file));
   }
@@ -92,9 +92,9 @@ StatusOr<std::string> Id(const Args& args) {
     return WithAdvice(WithCode(planned.status(), StatusCode::kUnimplemented), Advice::kExclude);
   }
   ZT_ASSIGN_OR_RETURN(const Plan plan, std::move(planned));
-  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
   WarnAll(args, WordedWarnings(args, *source));
   WarnAll(args, rules.Warnings());
+  ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
   // Those that are kept as they are stored have their digests there.
   std::unordered_set<std::string_view> kept;
   bool as_stored = stored.has_value();

@@ -139,16 +139,16 @@ Json ReportJson(const Args& args, const Findings& found, const Comparison& compa
   }
   Json json = Envelope(args, good);
   json["file"] = args.file();
-  json["objects"] = report.objects;
-  json["components"] = report.components;
+  json["objects_checked"] = report.objects;
+  json["components_checked"] = report.components;
   json["digests"] = report.digests;
   json["unhashed"] = report.unhashed;
   json["unverified"] = Lines(report.unverified);
-  json["stored_bytes"] = report.stored_bytes;
-  json["decoded_bytes"] = report.decoded_bytes;
+  json["bytes_stored"] = report.stored_bytes;
+  json["bytes_decoded"] = report.decoded_bytes;
   if (!report.undecodable.empty()) json["undecodable"] = Lines(report.undecodable);
   if (!report.unchecked.empty()) json["unchecked"] = Lines(report.unchecked);
-  if (report.unreferenced_bytes > 0) json["unreferenced_bytes"] = report.unreferenced_bytes;
+  if (report.unreferenced_bytes > 0) json["bytes_unreferenced"] = report.unreferenced_bytes;
   json["problems"] = std::move(problems);
   if (args.against.empty()) return json;
   Json differences = Json::array();
@@ -176,9 +176,11 @@ void PrintProblems(const Args& args, const Findings& found, const Comparison& co
          "verify the same options");
   }
   if (args.quiet) return;
+  const bool said = !args.against.empty() && found.problems.empty();  // by the comparison
   for (const VerifyProblem& each : found.totals.unverified) {
+    if (said) break;
     Warn(args.file() + ": " + ProblemText(each) +
-         " is not a digest algorithm known here; those bytes are unverified");
+         " is not a known digest algorithm; its bytes are not checked");
   }
   for (const VerifyProblem& each : found.totals.undecodable) {
     Warn(args.file() + ": " + ProblemText(each) + "; what it holds cannot be checked");
@@ -397,7 +399,6 @@ class Verification {
 
 // The file that is to be verified: of a folder the index or root in it.
 StatusOr<std::string> FileOf(const Args& args) {
-  if (args.file() == "-") return WithFile(NotFromPipe("-", "a .zt file"), "standard input");
   std::string file = args.file();
   if (TheStore().IsFolder(file)) {
     SourceOptions options = args.source_options();
@@ -419,7 +420,7 @@ Status CheckAgainst(const Args& args) {
   if (HasRules(args)) ZT_RETURN_IF_ERROR(MakeRules(args).status());
   for (const std::string& path : args.against) {
     std::error_code error;
-    if (path == "-" || IsUrl(path) || std::filesystem::exists(path, error)) continue;
+    if (IsStandardInput(path) || IsUrl(path) || std::filesystem::exists(path, error)) continue;
     ZT_RETURN_IF_ERROR(WithFile(TheStore().Open(path).status(), path));
   }
   return OkStatus();

@@ -147,7 +147,7 @@ std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string>
   std::map<std::string, std::size_t> place;  // folder -> index in `out`
   for (const std::string& input : inputs) {
     const std::string folder =
-        input == "-" ? input : FolderOf(store, input).lexically_normal().string();
+        IsStandardInput(input) ? input : FolderOf(store, input).lexically_normal().string();
     const auto [held, fresh] = place.emplace(folder, out.size());
     if (fresh) out.emplace_back();
     out[held->second].push_back(input);
@@ -159,7 +159,7 @@ StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs,
                                       const InputOptions& options) {
   QuantConfig found;
   for (const std::string& input : inputs) {
-    if (input == "-") continue;
+    if (IsStandardInput(input)) continue;
     ZT_ASSIGN_OR_RETURN(QuantConfig config, FindInFolder(FolderOf(*options.store, input), options));
     if (config.file.empty()) continue;
     if (!found.file.empty() && !(found.content == config.content)) {

@@ -471,7 +471,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
   const auto advice = choice.none || refused ? std::nullopt : std::optional<Advice>(Advice::kFiles);
   // A delta has the files of its base.
   const bool own = source->format() != "zt" && source->format() != kDiskDelta;
-  if (path != "-" && own && options.store->IsFolder(path)) {
+  if (!IsStandardInput(path) && own && options.store->IsFolder(path)) {
     if (!none) {
       ZT_ASSIGN_OR_RETURN(source,
                           AddFolderFiles(std::move(source), path, single_input, choice, options));
@@ -485,7 +485,11 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
       options.left_out->push_back({file, none ? why : kNotNamed, none ? advice : std::nullopt});
     return stays;
   };
-  return SelectFiles(std::move(source), keep);
+  ZT_ASSIGN_OR_RETURN(source, SelectFiles(std::move(source), keep));
+  const auto is_file = [](const Object& each) { return IsFile(each); };
+  if (single_input && !choice.patterns.empty() && std::ranges::none_of(source->objects(), is_file))
+    source->AddWarning("no file of the model matches " + Joined(choice.patterns, "or"));
+  return source;
 }
 
 }  // namespace zt::open::internal

@@ -381,8 +381,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
 
 StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
                                                 const SourceOptions& options) {
-  if (path == "-") {
-    ZT_ASSIGN_OR_RETURN(auto bytes, OpenDescriptor(STDIN_FILENO, "standard input"));
+  if (IsStandardInput(path) || IsPipe(path)) {
+    ZT_ASSIGN_OR_RETURN(auto bytes, OpenPipe(path));
     return OpenFrom(std::move(bytes), "", "data", options);
   }
   if (options.store->IsFolder(path)) return OpenFolder(path, options);
@@ -397,6 +397,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
 // A base, with its files.
 StatusOr<std::unique_ptr<TensorSource>> OpenAsBase(const std::string& path,
                                                    const SourceOptions& options) {
+  if (IsPipe(path)) return NotFromPipe(path, "a base");
   ZT_ASSIGN_OR_RETURN(auto source, OpenOne(path, options));
   if (source->file({}).empty()) source->SetFile(path);
   return AddModelFiles(std::move(source), path, true, options);
@@ -409,6 +410,7 @@ bool IsOneFile(const std::string& path, Store& store) {
 }
 
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path, Store& store) {
+  if (IsStandardInput(path)) return OpenPipe(path);
   auto bytes = store.Open(path);
   std::error_code error;
   if (bytes.ok() || IsUrl(path) || fs::exists(path, error)) return bytes;
@@ -435,13 +437,12 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
   SourceOptions options = given;
   if (options.used_bases == nullptr)
     options.used_bases = std::make_shared<std::vector<std::string>>();
-  if (std::count(paths.begin(), paths.end(), "-") > 1) {
-    return InvalidArgument("standard input can be given once");
-  }
   Inputs inputs;
   std::set<fs::path> sets;  // of GGUF shards, of which any opens all
   for (const std::string& path : paths) {
-    const std::string name = path == "-" ? "standard input" : path;
+    const std::string name = IsStandardInput(path) ? "standard input" : path;
+    if ((IsStandardInput(path) || IsPipe(path)) && std::ranges::count(paths, path) > 1)
+      return InvalidArgument(name + " can be given once");
     const std::string set = paths.size() > 1 ? GgufSetOf(path, *options.store) : "";
     if (!set.empty() && !sets.insert(fs::path(set).lexically_normal()).second) continue;
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
@@ -453,6 +454,8 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
                       name);
     }
     if (paths.size() == 1) WarnOfRank(path, *source);
+    if (options.void_type && !source->format().starts_with("np"))
+      source->AddWarning("a type for npy's '|V' arrays is named, and there are none");
     WarnOfNothing(*source);
     ZT_ASSIGN_OR_RETURN(
         source, WithFile(AddModelFiles(std::move(source), path, paths.size() == 1, options), name));

@@ -12,7 +12,7 @@ export import :types;
 export namespace zt {
 
 // Opens an input of any format: a file, a folder with a checkpoint, a URL (if options.store serves it),
-// or "-" for standard input. Errors name the file.
+// a pipe, or "-" for standard input. Errors name the file.
 StatusOr<std::unique_ptr<TensorSource>> Open(const std::string& path,
                                              const SourceOptions& options = {});
 // Opens several inputs as one source.

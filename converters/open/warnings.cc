@@ -27,7 +27,7 @@ std::vector<std::string> SiblingsIn(const fs::path& folder) {
 
 void WarnOfRank(const std::string& path, TensorSource& source) {
   const bool says = HoldsParts(source) || !source.part_files().empty();
-  if (source.format() != "torch" || says || IsUrl(path) || path == "-") return;
+  if (source.format() != "torch" || says || IsUrl(path) || IsStandardInput(path)) return;
   std::error_code error;
   fs::path above;
   for (const fs::path& each : fs::absolute(path, error)) {

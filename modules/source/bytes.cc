@@ -156,7 +156,11 @@ class ReopenedFile final : public ByteSource {
 // A pipe. Peek and AtEnd read bytes ahead into `ahead_`; those before `taken_` are consumed.
 class StreamBytes final : public ByteSource {
  public:
-  StreamBytes(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  StreamBytes(int fd, bool owned, std::string name)
+      : fd_(fd), owned_(owned), name_(std::move(name)) {}
+  ~StreamBytes() override {
+    if (owned_) ::close(fd_);
+  }
 
   const std::string& name() const override { return name_; }
   std::optional<std::uint64_t> size() const override { return std::nullopt; }
@@ -228,8 +232,9 @@ class StreamBytes final : public ByteSource {
     return OkStatus();
   }
 
-  int fd_;
-  std::string name_;
+  const int fd_;
+  const bool owned_;
+  const std::string name_;
   std::uint64_t position_ = 0;
   std::vector<std::byte> ahead_;
   std::size_t taken_ = 0;
@@ -362,8 +367,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFile(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     ::close(fd);
-    return InvalidArgument("it is a " + KindOfFile(info.st_mode) +
-                           ", a regular file is needed; give - and feed it to standard input");
+    return InvalidArgument("it is a " + KindOfFile(info.st_mode) + ", a regular file is needed");
   }
   return std::make_shared<FileBytes>(fd, true, path, 0, info);
 }
@@ -384,7 +388,20 @@ StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name) {
                                          info);
     }
   }
-  return std::make_shared<StreamBytes>(fd, std::move(name));
+  return std::make_shared<StreamBytes>(fd, false, std::move(name));
+}
+
+bool IsPipe(const std::string& path) {
+  struct stat info;
+  if (IsStandardInput(path)) return ::fstat(STDIN_FILENO, &info) == 0 && !S_ISREG(info.st_mode);
+  return ::stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+}
+
+StatusOr<std::shared_ptr<ByteSource>> OpenPipe(const std::string& path) {
+  if (IsStandardInput(path)) return OpenDescriptor(STDIN_FILENO, "standard input");
+  const int fd = Retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); });
+  if (fd < 0) return IoError(errno, "cannot open");
+  return std::make_shared<StreamBytes>(fd, true, path);
 }
 
 Status ReadUnits(std::uint64_t offset, std::span<std::byte> out, std::uint64_t unit,

@@ -61,6 +61,14 @@ StatusOr<std::shared_ptr<ByteSource>> OpenFileForEachRead(const std::string& pat
 // current offset; anything else is sequential. Does not close `fd`.
 StatusOr<std::shared_ptr<ByteSource>> OpenDescriptor(int fd, std::string name);
 
+// As an input of the program, "-" is standard input.
+inline bool IsStandardInput(std::string_view path) { return path == "-"; }
+// True if an input gives its bytes once, in order: a named pipe, `<(...)` of a shell, or standard
+// input that is no file.
+bool IsPipe(const std::string& path);
+// Opens an input that is standard input or a pipe; waits for a named pipe's writer, as `cat` does.
+StatusOr<std::shared_ptr<ByteSource>> OpenPipe(const std::string& path);
+
 // The error of a pipe at `position` that is to read an earlier `offset`: kUnimplemented.
 Status CannotGoBack(std::uint64_t position, std::uint64_t offset);
 

@@ -365,6 +365,9 @@ class Sizes(Agreement):
             path = self.put("in.zt", file.finish())
             report = self.json("verify", "--json", path)
             self.assertEqual((report["ok"], report["digests"], len(report["unverified"])), (True, 0, 1))
+            for options, times in ((), 1), (("--against", path), 2):  # once for each file
+                process = self.expect(support.DONE, "verify", path, *options)
+                self.assertEqual(process.stderr.count(b"is not a known digest algorithm; its bytes are not checked\n"), times)
             self.converts(path)
 
     def test_names_of_a_canonical_file(self):

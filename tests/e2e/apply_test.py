@@ -92,7 +92,7 @@ class Apply(support.EndToEnd):
                 self.same(old, new)
                 self.assertEqual(inodes, {path.name: path.stat().st_ino for path in (old.iterdir() if old.is_dir() else [old])})
                 again = self.json("apply", "--json", delta, old)
-                self.assertEqual((again["already"], again["tensors"], again["files"]), (True, 0, 0))
+                self.assertEqual((again["already"], again["tensors"], again["files_changed"]), (True, 0, 0))
                 self.same(old, new)
 
     def test_what_is_said(self):
@@ -193,7 +193,7 @@ class Apply(support.EndToEnd):
         done = self.json("apply", "--json", delta, old)
         self.assertEqual(done["warnings"], ["file 'licence.txt' is not in the delta, and stays as it is",
                                             "file 'readme.md' of the delta is not in the checkpoint, and is not written"])
-        self.assertEqual(done["files"], 1)
+        self.assertEqual(done["files_changed"], 1)
         (new / "readme.md").unlink()
         (old / "licence.txt").unlink()
         self.same(old, new)

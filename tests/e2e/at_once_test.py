@@ -49,7 +49,7 @@ class AtOnce(support.EndToEnd):
 
     def in_shards(self, source, *options):
         result, errors, files = self.each_way("convert", source, "-o", self.out / "model.zt", "--shards", "11", *options)
-        self.assertEqual([row["shard"] for row in result["files"]], list(range(1, 12)))
+        self.assertEqual([row["shard"] for row in result["output"]["files"]], list(range(1, 12)))
         self.assertEqual(len(files), 23)
         return result, errors.decode()
 

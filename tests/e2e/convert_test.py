@@ -304,7 +304,7 @@ class Command(support.EndToEnd):
                              ("1 file would be left out", "convert", "w.zt", "--spec", "2.0", "--shards", "2", "--files", "none"),
                              ("tensors are selected", "convert", "w.zt", "--spec", "2.0", "--shards", "2", "--exclude", "a"),
                              ("1 file would be left out", "extract", "w.zt", "--to", "npz"), ("1 file would be left out", "extract", "w.zt", "--to", "npz", "--files", "none"),
-                             ("--no-metadata leaves out attributes", "convert", "w.zt", "--no-metadata"),
+                             ("attributes are left out", "convert", "w.zt", "--no-metadata"),
                              ("", "extract", "k.safetensors", "--to", "npz")):
             output = words[1]
             process = self.expect(USAGE, words[0], "-f", *words[1:], "-o", output, says=f"{output}: it is an input, and would be replaced; name another file {whole}{says}")

@@ -151,6 +151,11 @@ def tensors(path, n):
     return "a.safetensors"
 
 
+def renamed_tensors(path, n):
+    """None of which has its counterpart."""
+    return tensors(path, n)
+
+
 def dotted(path, n):
     """Names of many parts, of which a tree makes nodes."""
     make_safetensors.write(path / "a.safetensors", {f"{i:x}" + "." * 31: ("U8", [0], b"") for i in range(n)})
@@ -599,7 +604,7 @@ def warnings(path, n):
 
 # ---- commands, and the table -------------------------------------------------------------------------------------
 
-INSPECT, STATS = ["inspect", "{}"], ["inspect", "--stats", "{}"]
+INSPECT, STATS, NAMES = ["inspect", "{}"], ["inspect", "--stats", "{}"], ["inspect", "--names", "{}"]
 LISTED, JSON_VERIFY = ["inspect", "--json", "{}"], ["verify", "--json", "{}"]
 VERIFY, LITTLE = ["verify", "{}"], ["verify", "{}", "--memory", "4MiB"]
 IS_CANONICAL = ["verify", "{}", "--canonical"]
@@ -614,6 +619,8 @@ CONVERT, PACK, AS_2_0, CANONICAL = convert(), convert("--zstd"), convert("--spec
 SHARDED, PIPED, JSON = convert("--shards", "1", "--spec", "2.0"), convert(source="-"), convert("--json")
 SHARDS = convert("--shard-size", "1")
 PLANNED, PLAN, TREE, PAGE = convert("-n", "--json"), convert("-n"), ["inspect", "--tree", "{}"], ["inspect", "{}", "--html", "o.html", "-f"]
+SORTED, WORDY = ["inspect", "--sort", "name", "-v", "{}"], ["diff", "-v", "--attributes", "all", "{}", "{}"]
+ALL_DIFFER, SHOWN = ["diff", "--json", "--rename", "s/^/zz/", "{}", "{}"], ["show", "--json", "{}", "{tensor}"]
 NUMBERS = convert("--dequantize", "bf16", "--memory", "1MiB")
 RENAME = convert("--rename", "s/^/a/", "--include", ".", "--dtype", "f16")
 
@@ -622,11 +629,12 @@ def extract(to):
     return ["extract", "{}", "-o", "back." + to, "-f", "--no-sync"]
 
 
+TO_EXTRACT = [*extract("npz"), "-n"]
 FOLDER = ["extract", "{}", "-o", "back/", "-f", "--no-sync"]
 ZT = [INSPECT, STATS, VERIFY, AGAINST, DIFF, CONVERT, PACK, RENAME]
 FOREIGN = [INSPECT, STATS, DIFF, CONVERT, RENAME]
 # What else reads a format, tried where all is.
-PRINTED = [LISTED, TREE, PAGE, PLANNED, PLAN, SHOW]
+PRINTED = [LISTED, TREE, PAGE, PLANNED, PLAN, SHOW, NAMES, SORTED, WORDY]
 MORE = {"zt": [*PRINTED, JSON_VERIFY, ID, AS_2_0, CANONICAL, SHARDED, FOLDER], None: [*PRINTED, AS_2_0, SHARDED, FOLDER]}
 
 # Commands that do not take a case, sound as it is: the exit status.
@@ -641,7 +649,7 @@ REFUSED = {
     components: {5: [SHOW, FOLDER]},
     # a row does not ascend; the blobs do not lie where those of a canonical file do
     equal_columns_of_one_index: {1: [VERIFY, LITTLE, JSON_VERIFY], 4: [CONVERT, AS_2_0, CANONICAL, SHARDED, FOLDER, DIFF], 5: [SHOW]},
-    contents_of_one_digest: {1: [IS_CANONICAL]},
+    contents_of_one_digest: {1: [IS_CANONICAL]}, renamed_tensors: {1: [ALL_DIFFER]},
     components_of_a_long_name: {5: [SHOW, FOLDER, ID], 2: [AS_2_0, CANONICAL, SHARDED]},
     components_of_an_escaped_name: {5: [SHOW, FOLDER, ID], 2: [AS_2_0, CANONICAL, SHARDED]},
     parts_that_are_not_known: {5: [SHOW, ID, AS_2_0, CANONICAL, SHARDED, FOLDER]},
@@ -666,7 +674,7 @@ CASES = [
     (cells_of_one_index, 1000, [VERIFY, AS_2_0, CANONICAL]), (torch_tensors_of_one_dict, 8000, [INSPECT, CONVERT]),
     (elements_in_disorder, 1 << 20, [VERIFY, LITTLE]),
     (metadata, 40000, [*FOREIGN, SHARDED, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, CANONICAL, extract("safetensors"), extract("npz")]),
-    (shards, 1000, [*FOREIGN, extract("safetensors")]), (tensors, 1500, [SHARDS, TREE, PAGE]),
+    (shards, 1000, [*FOREIGN, extract("safetensors")]), (tensors, 1500, [SHARDS, TREE, PAGE]), (tensors, 15000, [NAMES, SORTED, WORDY, TO_EXTRACT]), (renamed_tensors, 8000, [ALL_DIFFER]),
     (objects_of_2_0, 20000, [*ZT, CANONICAL, ID]),
     (objects, 20000, [*ZT, extract("safetensors"), extract("npz")]), (components, 20000, ZT), (attributes, 40000, [*ZT, extract("safetensors")]),
     (attributed, 15000, [*ZT, extract("npz")]), (frames, 300000, [*ZT, extract("npz")]), (frames_with_table, 60000, [*ZT, extract("npz")]),
@@ -827,6 +835,16 @@ class Cost(unittest.TestCase):
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             wrong = sum(pool.map(lambda case: try_case(*case), chosen), [])
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+
+    def test_every_option_that_changes_what_is_printed_is_known(self):
+        table = json.loads(subprocess.run([PROGRAM, "--help", "--json"], capture_output=True, check=True).stdout)["options"]
+        quiet = {"force", "no-sync", "quiet", "progress", "threads", "help", "version", "null"}  # print less, or end a name otherwise
+        printing = {row["name"] for row in table if row["name"] not in quiet and not row["operand"] and
+                    ("inspect" in row["commands"] and row["group"] == "Output" or row["group"] == "Every command" and not row["value"] or
+                     row["name"] in ("dry-run", "attributes"))}
+        self.assertGreaterEqual(printing, {"tree", "html", "stats", "json", "names", "sort", "verbose", "dry-run", "attributes"})
+        tried = {word for command in (*PRINTED, STATS, SHOWN, ALL_DIFFER, TO_EXTRACT) for word in command}
+        self.assertEqual({name for name in printing if not tried & {f"--{name}", {"dry-run": "-n", "verbose": "-v"}.get(name)}}, set())
 
     def test_twice_as_many_files_to_inspect_cost_twice_as_much(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-cost-", dir=HOME))

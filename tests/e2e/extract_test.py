@@ -318,7 +318,7 @@ class Folder(support.EndToEnd):
             "%2E%2E.npy", "%2E.%2F..%2Fescape.npy", "%2Fabs.npy", "%2Ehidden.npy", "a%2Fb.npy", "a%5Cb.npy",
             "%252F.npy", "%43ase.npy", "case.npy", "dot%2E.npy", "nul%01.npy", "日本.npy"]))
         from urllib.parse import unquote
-        files = {row["file"]: row["tensor"] for row in result["output"]["files"]}
+        files = {row["path"]: row["tensor"] for row in result["output"]["files"]}
         for i, name in enumerate(names):
             file = next(file for file, tensor in files.items() if tensor == name)
             self.assertEqual(unquote(file[:-4]), name)

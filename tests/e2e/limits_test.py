@@ -213,7 +213,7 @@ class Limits(support.Output):
                                                     name in enumerate(names)})
         self.succeed("convert", "-q", "-T", "2", source, "-o", self.output)
         report = self.json("verify", "--json", self.output)
-        self.assertEqual((report["objects"], report["problems"]), (100_000, []))
+        self.assertEqual((report["objects_checked"], report["problems"]), (100_000, []))
         objects = self.json("inspect", "--json", self.output)["objects"]
         self.assertEqual(sorted(names), sorted(each["name"] for each in objects))
 

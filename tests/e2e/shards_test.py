@@ -104,8 +104,8 @@ class Cut(Shards):
                    for n, size in enumerate(sizes)}
         make_safetensors.write(source, tensors)
         result = self.convert("--shard-size", "4KiB", source=source)
-        self.assertEqual([row["tensors"] for row in result["files"]], [3, 1, 4, 1])
-        self.assertEqual([row["bytes_decoded"] for row in result["files"]], [3072, 10240, 4096, 1024])
+        self.assertEqual([row["tensors"] for row in result["output"]["files"]], [3, 1, 4, 1])
+        self.assertEqual([row["bytes_decoded"] for row in result["output"]["files"]], [3072, 10240, 4096, 1024])
         listed = self.json("convert", source, "--shard-size", "4KiB", "-n", "--json")
         self.assertEqual(listed["shards"], 4)
         self.assertEqual(listed["plan_digest"], result["plan_digest"])
@@ -181,9 +181,9 @@ class Together(Shards):
         self.succeed("convert", "-q", "-f", folder, "-o", self.path("merged.zt"))
         self.assertEqual(self.path("merged.zt").read_bytes(), plain.read_bytes())
         listing = self.json("inspect", "--json", folder)
-        self.assertEqual(len(listing["shards"]), 4)
+        self.assertEqual(len(listing["shard_files"]), 4)
         self.assertEqual([row["name"] for row in listing["objects"]], NAMES)
-        self.assertEqual({len(row["components"][0]["shard"]) > 0 for row in listing["objects"]}, {True})
+        self.assertEqual({len(row["components"][0]["file"]) > 0 for row in listing["objects"]}, {True})
         return listing
 
     def test_index(self):
@@ -192,7 +192,7 @@ class Together(Shards):
         self.assertEqual(self.check(self.out, "zTensor 1.2.0 in 4 shards")["version"], "1.2.0")
         row = self.check(self.index, "zTensor 1.2.0 in 4 shards")["objects"][0]["components"][0]
         whole = support.read_zt(self.shard(1, 4))["objects"][NAMES[0]]["components"]["data"]
-        self.assertEqual((row["shard"], row["offset"], row["encoding"]), (shard_name(1, 4), whole["offset"], "raw"))
+        self.assertEqual((row["file"], row["offset"], row["encoding"]), (shard_name(1, 4), whole["offset"], "raw"))
         for command in ("inspect", "verify", "id"):
             self.fail_with(support.IO, command, self.model, says=f"{self.model}: cannot open: No such file or directory; its "
                            "shards are there: name their index, model.zt.index.json")
@@ -244,11 +244,11 @@ class Together(Shards):
             self.out.mkdir()
 
     def test_one_shard_tells_of_itself_alone(self):
-        rows = self.convert("--shards", "4")["files"]
+        rows = self.convert("--shards", "4")["output"]["files"]
         own = self.convert("--shard", "2/4", "-f")
-        self.assertEqual((own["tensors"], own["bytes_in"], own["bytes_decoded"]),
-                         ({"input": 70, "converted": rows[1]["tensors"]}, rows[1]["bytes_decoded"], rows[1]["bytes_decoded"]))
-        self.assertLess(own["tensors"]["converted"], 70)
+        self.assertEqual((own["tensors_in"], own["tensors"], own["bytes_in"], own["bytes_decoded"]),
+                         (70, rows[1]["tensors"], rows[1]["bytes_decoded"], rows[1]["bytes_decoded"]))
+        self.assertLess(own["tensors"], 70)
 
     def test_a_dry_run_takes_any_name(self):
         for name in ("foobar", "foobar.zt"):
@@ -276,7 +276,7 @@ class Again(Shards):
         stamps = {name: (self.out / name).stat().st_mtime_ns for name in before}
         self.shard(3, 4).unlink()
         result = self.convert("--shards", "4")
-        self.assertEqual([row["kept"] for row in result["files"]], [True, True, False, True])
+        self.assertEqual([row["kept"] for row in result["output"]["files"]], [True, True, False, True])
         self.assertEqual(self.contents(), before)
         kept = [name for name in before if "00003" not in name]
         self.assertEqual({name: (self.out / name).stat().st_mtime_ns for name in kept},
@@ -350,7 +350,7 @@ class Again(Shards):
             shard.write_bytes(held)
             beside.unlink(missing_ok=True)
             result = self.convert("--shards", "2")
-            self.assertEqual([row["kept"] for row in result["files"]], [False, True])
+            self.assertEqual([row["kept"] for row in result["output"]["files"]], [False, True])
             self.assertEqual(self.contents(), good)
 
     def test_another_plan_where_inputs_or_options_are_others(self):
@@ -387,7 +387,7 @@ class Again(Shards):
         error = self.fail_with(EXISTS, "convert", self.source, "-o", self.model, "--shards", "2")
         self.assertIn("older than its inputs; use -f", error)
         result = self.convert("--shards", "2", "-f")
-        self.assertEqual([row["kept"] for row in result["files"]], [False, False])
+        self.assertEqual([row["kept"] for row in result["output"]["files"]], [False, False])
         self.succeed("verify", self.index, "--against", self.source)
         self.assertNotEqual(self.contents(), before)
 
@@ -412,7 +412,7 @@ class Again(Shards):
         for entry in self.out.glob("*.zt"):
             self.succeed("verify", "-q", entry)
         result = self.convert("--shards", "64")
-        self.assertEqual(len(result["files"]), 64)
+        self.assertEqual(len(result["output"]["files"]), 64)
 
     def test_kills_at_random_moments(self):
         """Killed runs over eight shards, each run again: what is there is whole, and the end is as undisturbed."""
@@ -549,7 +549,7 @@ class AsOne(Shards):
         self.assertEqual([o["name"] for o in self.json("inspect", self.index, "--json")["objects"]], NAMES)
         self.assertEqual([o["name"] for o in self.json("inspect", self.out, "--json")["objects"]], NAMES)
         report = self.json("verify", self.index, "--against", self.source, "--json")
-        self.assertEqual((report["objects"], report["digests"], report["compared"], report["differences"]),
+        self.assertEqual((report["objects_checked"], report["digests"], report["compared"], report["differences"]),
                          (70, 75, 70, []))
         self.succeed("diff", self.index, self.source)
         self.succeed("extract", "-q", self.index, "-o", self.path("back.safetensors"))
@@ -719,7 +719,7 @@ class Identity(Shards):
         shutil.copy(self.source, copy)
         os.utime(copy, (1, 1))
         result = self.convert("--shards", "2", source=copy)
-        self.assertEqual([row["kept"] for row in result["files"]], [True, True])
+        self.assertEqual([row["kept"] for row in result["output"]["files"]], [True, True])
 
     def test_one_changed_tensor_makes_another_plan(self):
         """Wherever it lies: each is looked at where it begins, and archives and manifests at their ends."""

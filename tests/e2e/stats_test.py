@@ -237,7 +237,7 @@ class Selection(support.EndToEnd):
                                 (["--exclude", "glob:*.1.*", "w"], ["layers.0.w"])):
             self.assertEqual(self.names(self.json("inspect", "--json", self.a, *options)), wanted)
         both = self.json("inspect", "--json", self.a, self.b, "--include", "norm")
-        self.assertEqual([self.names(each) for each in both["inputs"]], [[], ["norm"]])
+        self.assertEqual([self.names(each) for each in both["listings"]], [[], ["norm"]])
         process = self.run_program("inspect", self.a, "--exclude", "norm")
         self.assertEqual((process.returncode, process.stderr),
                          (0, b"ztstream: warning: --exclude 'norm' matches the name of no tensor\n"))
@@ -261,16 +261,16 @@ class Selection(support.EndToEnd):
                                    *files], capture_output=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
             listing = json.loads(done.stdout)
-            self.assertEqual([each["objects"][0]["shape"] for each in listing["inputs"]], [[i + 1] for i in range(60)])
-        self.assertEqual([each["objects"][0]["stats"]["max"] for each in listing["inputs"]], list(range(60)))
+            self.assertEqual([each["objects"][0]["shape"] for each in listing["listings"]], [[i + 1] for i in range(60)])
+        self.assertEqual([each["objects"][0]["stats"]["max"] for each in listing["listings"]], list(range(60)))
 
     def test_several_files(self):
         listing = self.json("inspect", "--json", self.a, self.b)
-        self.assertEqual([each["file"] for each in listing["inputs"]], [str(self.a), str(self.b)])
-        self.assertEqual([self.names(each) for each in listing["inputs"]],
+        self.assertEqual([each["file"] for each in listing["listings"]], [str(self.a), str(self.b)])
+        self.assertEqual([self.names(each) for each in listing["listings"]],
                          [["layers.0.w", "layers.0.b", "layers.1.w", "head"], ["head", "norm"]])
         text = self.succeed("inspect", self.a, self.b).decode()
         self.assertEqual(text.count(": safetensors, "), 2)
         self.assertIn("\n\n", text)
         both = self.json("inspect", "--json", self.a, self.b, "norm")
-        self.assertEqual([self.names(each) for each in both["inputs"]], [[], ["norm"]])
+        self.assertEqual([self.names(each) for each in both["listings"]], [[], ["norm"]])

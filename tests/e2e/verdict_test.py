@@ -183,7 +183,7 @@ class WhatIsSaid(support.EndToEnd):
     def test_padding_of_0_1_is_not_defined(self):
         content = bytearray(make_zt.encode_01([{"name": "t", "dtype": "uint8", "shape": [3], "data": b"abc"}]))
         content[20] = 0xaa
-        self.assertEqual(self.json("verify", "--json", self.put("in.zt", bytes(content)))["unreferenced_bytes"], 1)
+        self.assertEqual(self.json("verify", "--json", self.put("in.zt", bytes(content)))["bytes_unreferenced"], 1)
 
     def test_custom_fields_that_no_attribute_can_hold(self):
         for value, says in ((cbor2.CBORTag(1, 5), "a value with CBOR tag 1 cannot be kept"),

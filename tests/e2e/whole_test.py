@@ -77,7 +77,7 @@ class Whole(support.EndToEnd):
         self.assertEqual({each["path"] for each in plan.get("left_out", [])}, set(left_out))
         for each in plan.get("left_out", []):
             self.assertIn(left_out[each["path"]], each["why"])
-        several = plan["tensors"]["converted"] > 1
+        several = plan["tensors"] > 1
         for way in ways:
             steps = WAYS[way]
             if way in SHARDS and not several:

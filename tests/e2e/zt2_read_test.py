@@ -82,7 +82,7 @@ class Hostile(Reading):
         content = bytearray(file.finish())
         content[8], content[10], content[FLOOR + 5] = 1, 1, 1
         report = self.json("verify", "--json", self.put("p.zt", content))
-        self.assertEqual((report["ok"], report["unreferenced_bytes"]), (True, 4))
+        self.assertEqual((report["ok"], report["bytes_unreferenced"]), (True, 4))
 
     def test_every_cut_is_refused(self):
         file = File()
@@ -274,7 +274,7 @@ class Generations(Reading):
         file.add("old", [3], data=file.part(b"old"))
         first = file.finish()
         self.put("g.zt", first)
-        self.assertNotIn("unreferenced_bytes", self.json("verify", "--json", self.path("g.zt")))
+        self.assertNotIn("bytes_unreferenced", self.json("verify", "--json", self.path("g.zt")))
         again = File()
         again.heap = bytearray(first)
         again.root["objects"]["kept"] = kept
@@ -284,7 +284,7 @@ class Generations(Reading):
         self.assertEqual({o["name"] for o in listed["objects"]}, {"kept", "new"})
         report = self.json("verify", "--json", path)
         # The blob `old` and what follows it, up to the first generation's footer.
-        self.assertEqual(report["unreferenced_bytes"], len(first) - 2 * FLOOR)
+        self.assertEqual(report["bytes_unreferenced"], len(first) - 2 * FLOOR)
         self.assertTrue(report["ok"])
         self.assertIn("earlier generations", self.succeed("verify", path).decode())
         self.assertEqual(zt2read.open_file(path).unreferenced(), len(first) - 2 * FLOOR)
@@ -405,11 +405,11 @@ class Shards(Reading):
         self.put("m/model-00001-of-00002.zt", one)
         self.put("m/model-00002-of-00002.zt", two)
         report = self.json("verify", "--json", root)
-        self.assertEqual((report["ok"], report["digests"], report["components"]), (True, 7, 5))
+        self.assertEqual((report["ok"], report["digests"], report["components_checked"]), (True, 7, 5))
         self.check(root)
         listed = self.json("inspect", "--json", root)
-        self.assertEqual([s["name"] for s in listed["shards"]], ["00001-of-00002", "00002-of-00002"])
-        where = {o["name"]: (o["components"][0].get("shard"), o["components"][0]["offset"]) for o in listed["objects"]}
+        self.assertEqual([s["path"] for s in listed["shard_files"]], ["00001-of-00002", "00002-of-00002"])
+        where = {o["name"]: (o["components"][0].get("file"), o["components"][0]["offset"]) for o in listed["objects"]}
         self.assertEqual(where["b"], ("00001-of-00002", 2 * FLOOR))
         self.assertEqual(where["own"], (None, FLOOR))
         root.with_name("model-00001-of-00002.zt").rename(root.with_name("anything"))

@@ -518,7 +518,7 @@ class Trial:
             self.run("extract", self.out, "-o", "back/", *self.threads(), status=UNSUPPORTED)
         elif way == "folder" and model:
             self.run("extract", "--json", self.out, "-o", "back/", "--no-sync", *self.threads())
-            files = {row["tensor"]: row["file"] for row in json.loads(self.last.stdout)["output"]["files"]}
+            files = {row["tensor"]: row["path"] for row in json.loads(self.last.stdout)["output"]["files"]}
             check(sorted(files) == sorted(model), "other names:", files)
             for name, tensor in model.items():
                 check_array(name, numpy.load(self.folder / "back" / files[name]), tensor)

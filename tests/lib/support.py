@@ -3,6 +3,7 @@
 The program is named by the environment variable ZTSTREAM, the data folder by ZT_TEST_DATA (ctest sets both).
 """
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -15,6 +16,11 @@ import unittest
 
 import make_safetensors
 import ztread
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None  # results are then not compared with their schema
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = os.path.abspath(os.environ.get("ZTSTREAM") or HERE.parents[1] / "build/release/bin/ztstream")
@@ -36,6 +42,12 @@ def read_zt(path):
     folder = attributes.pop("ztstream.folder", None)
     return {"version": version, "attributes": attributes, "folder": folder, "files": files,
             "objects": {name: entry for name, entry in objects.items() if name not in files}}
+
+
+@functools.cache
+def schema():
+    """What --json prints."""
+    return jsonschema.Draft202012Validator(json.loads((HERE.parents[1] / "docs/output.schema.json").read_bytes()))
 
 
 OLD = b"an older output"
@@ -97,9 +109,21 @@ class EndToEnd(unittest.TestCase):
     def run_program(self, *arguments, stdin=None, timeout=PATIENCE, env=None):
         """Runs the program; `stdin` is bytes or nothing. Returns the finished process, output as bytes."""
         environment = dict(os.environ, **(env or {}))
-        return subprocess.run(
+        process = subprocess.run(
             [PROGRAM, *map(str, arguments)], input=stdin if stdin is not None else b"",
             capture_output=True, timeout=timeout, env=environment, cwd=self.folder)
+        if "--json" in arguments and jsonschema is not None:
+            self.check_schema(process.stdout)
+        return process
+
+    def check_schema(self, output):
+        """Whole results in the output of --json are as docs/output.schema.json says; long ones would take long."""
+        for line in output.splitlines(keepends=True):
+            if line.startswith(b'{"schema"') and line.endswith(b"}\n") and len(line) < 1 << 16:
+                wrong = [each for error in schema().iter_errors(json.loads(line)) for each in error.context]
+                others = {each.schema_path[0] for each in wrong if [*each.path] == ["cmd"]}
+                said = [f"{each.json_path}: {each.message}" for each in wrong if each.schema_path[0] not in others]
+                self.assertEqual((wrong and "none of docs/output.schema.json", said), ([], []), line[:2000])
 
     def costs(self, *arguments, stdin=subprocess.DEVNULL, env=None):
         """Runs the program; its exit status, the seconds of processor time and the MiB of memory that it took."""
