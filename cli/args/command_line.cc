@@ -574,7 +574,7 @@ int RunParsed(const Args& args) {
   if (args.help) return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
   const int status = command->run(args);
   const std::string line = "--base: no input is a delta";
-  if (status == 0 && command->bit != kConvert && !args.base.empty() && args.used_bases->empty())
+  if (status <= 1 && command->bit != kConvert && !args.base.empty() && args.used_bases->empty())
     WarnAll(args, std::span(&line, 1));
   return status;
 }

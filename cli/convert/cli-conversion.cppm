@@ -13,6 +13,9 @@ std::string Describe(const Object& object);
 // The bytes of all components whose sizes are known.
 std::uint64_t Bytes(const Object& object);
 
+// A warning if --quant group finds no module; why one that it finds is no group, the source says.
+std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& source);
+
 // Streams the planned objects of `source` into `sink` and finishes both. A signal cancels it. The
 // returned writer has the results. With `delta`, which is for the source, differences are written;
 // `whole` says that the plan is no shard of another.

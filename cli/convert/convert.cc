@@ -144,6 +144,15 @@ Json ToJson(const std::vector<NumericFinding>& findings) {
   return out;
 }
 
+std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& source) {
+  if (args.quant != "group" || NamesQuantized(source) ||
+      std::ranges::count(source.objects(), "quantized_group", &Object::format) > 0)
+    return {};
+  return {
+      "--quant group applies to no tensor: no module is as GPTQ, AWQ or compressed-tensors "
+      "store it"};
+}
+
 std::string Describe(const Object& object) {
   std::string out;
   if (object.format != "dense") out = object.format + " ";
@@ -353,16 +362,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args, const Rules
   auto source = rules.Open(args, args.inputs, input, false);
   if (source.ok()) WarnOfOtherShards(args.inputs, **source);
   return source;
-}
-
-// A warning if --quant group finds no module; why one that it finds is no group, the source says.
-std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& source) {
-  if (args.quant != "group" || NamesQuantized(source) ||
-      std::ranges::count(source.objects(), "quantized_group", &Object::format) > 0)
-    return {};
-  return {
-      "--quant group applies to no tensor: no module is as GPTQ, AWQ or compressed-tensors "
-      "store it"};
 }
 
 // Writes the output file and reports the result.

@@ -74,11 +74,16 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersio
   SourceOptions input = args.source_options();
   input.no_files = WhyNoFiles(version);
   input.any_size = true;
-  if (!HasRules(args)) return OpenUngrouped(args.against, input);
+  if (!HasRules(args)) {
+    ZT_ASSIGN_OR_RETURN(auto plain, OpenUngrouped(args.against, input));
+    WarnAll(args, UnusedQuant(args, *plain));
+    return plain;
+  }
   ZT_ASSIGN_OR_RETURN(Rules rules, MakeRules(args));
   rules.plan.spec = version;
   rules.plan.storage.digest = Traits(version).digest;
   ZT_ASSIGN_OR_RETURN(auto source, rules.Open(args, args.against, input, false));
+  WarnAll(args, UnusedQuant(args, *source));
   // If the version cannot express the file's attributes, convert left them out.
   rules.plan.attributes = !args.no_metadata && CheckExpressible(source->attributes(), version).ok();
   std::vector<std::string> warnings;

@@ -608,7 +608,7 @@ VALUES = {"align": "4096", "min-gain": "99", "chunk": "64KiB", "part-size": "5Mi
 # What has to be there for an option to change anything: others, and operands.
 SETTINGS = {"chunk": ["--zstd"], "min-gain": ["--zstd"], "on-overflow": ["--dtype=f16"], "allow-loss": ["--dtype=.=i32", "--include=^big"],
             ("inspect", "force"): ["--html=out/o.zt"], ("inspect", "no-sync"): ["--html=out/p"], "null": ["--names"], "quiet": ["--exclude=nope"],
-            ("convert", "verbose"): ["--include=."], ("extract", "verbose"): ["n.1"]}
+            ("convert", "verbose"): ["--include=."], ("extract", "verbose"): ["glob:n.*"]}
 ON_S3 = ("header", "profile", "region", "endpoint-url", "no-sign-request")
 # Options of which nothing can be seen here, of all kinds of input or of some.
 TRACELESS = {
