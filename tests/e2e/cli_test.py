@@ -645,7 +645,7 @@ class Options(support.EndToEnd):
         self.succeed("convert", "-q", folder, "-o", "a.zt", "--zstd")
         for suffix in ("npz", "gguf"):
             self.succeed("extract", "-q", "a.zt", "-o", f"a.{suffix}")
-        numpy.savez(self.path("void.npz"), v=numpy.zeros(2, "V2"))
+        numpy.savez(self.path("void.npz"), w=numpy.zeros(2, "V2"))
         self.path("s").mkdir()
         self.succeed("convert", "-q", plain, "-o", "s/x.zt", "--shards", "2")
         self.path("s/x.zt.index.json").unlink()

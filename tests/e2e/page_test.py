@@ -264,7 +264,7 @@ class InBrowser(support.EndToEnd):
         for width in (1280, 400):
             self.open("m.zt", "-f", width=width)
             self.assertEqual(self.page.run("document.documentElement.scrollWidth"), width)
-            self.assertEqual(self.page.run("""[...document.querySelectorAll('.row > *, #under, #summary, #saved')]
+            self.assertEqual(self.page.run("""[...document.querySelectorAll('.row > *, #under, #summary, #saved, .wide')]
                 .filter((each) => each.scrollWidth > each.clientWidth + 1 || each.textContent.includes('…')).map((each) => each.textContent)"""), [])
             for scheme in ("light", "dark"):
                 self.page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
