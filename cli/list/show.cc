@@ -371,7 +371,7 @@ Status PrintValues(const Args& args, const Wanted& wanted, const Object& object,
   json["name"] = wanted.name;
   json["dtype"] = form.stored;
   json["shape"] = shape;
-  if (!wanted.quantized.empty()) json["quantized"] = wanted.quantized;
+  if (!wanted.quantized.empty()) json["scheme"] = wanted.quantized;
   std::string text = Dump(json);
   text.resize(text.rfind('}'));
   text += ",\"values\":";

@@ -203,7 +203,7 @@ class Numbers(Base):
                 for part in [name for name in tensors if name.startswith("l.1.m") and not name.endswith("bias")]:
                     if "weight_format" in part or "quant_state" in part:
                         continue
-                    self.assertEqual(json.loads(self.good("show", source, part, "--json").stdout)["quantized"], each[1])
+                    self.assertEqual(json.loads(self.good("show", source, part, "--json").stdout)["scheme"], each[1])
                     said = self.run_program("show", source, part).stderr.decode()
                     self.assertIn(f"tensor '{part}' is part of a quantized tensor, 'l.1.m", said)
                     self.assertIn(f" ({each[1]}), and is shown as it is stored; convert --dequantize makes numbers of it\n", said)
