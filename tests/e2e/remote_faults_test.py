@@ -241,7 +241,7 @@ TABLE = [
         (400, "RequestTimeout"), (409, "OperationAborted"), (400, "BadDigest"))),
     Row("the connection of a part ends", PART, Answer(drop=True), 2),
     Row("a part is stored, its answer is lost", PART, lambda test, request: Drop(), 1),
-    fails("a part is stored, its answers are lost for ever", PART, lambda test, request: Drop(), IO, " tries over ", environment={"ZTSTREAM_RETRY_SECONDS": "14"}),
+    fails("a part is stored, its answers are lost for ever", PART, lambda test, request: Drop(), IO, " tries over ", environment={"ZTSTREAM_RETRY_SECONDS": "9"}),
     fails("a part is denied", PART, error(403, "AccessDenied"), IO, "do not allow it", output="older", before=True),
     fails("a part has another digest", PART, error(400, "BadDigest"), IO, "BadDigest", output="older", before=True),
     fails("no room for a part", PART, Answer(507), IO, "507", output="older", before=True),
@@ -417,7 +417,7 @@ class Faults(remote_server.Remote):
                 self.assertEqual((status, self.outcome(way), len(self.store.uploads)), (row.status, row.output, row.left))
                 self.assertIn(row.says, said)
                 if row.status != DONE:
-                    self.assertFalse("14" in row.environment.values() and "over 0 s" in said)
+                    self.assertFalse("9" in row.environment.values() and "over 0 s" in said)
                     self.assertEqual(len(said.splitlines()), 1 + (row.place is MISSING))
                 if row.left and row.place not in (UPLOADS, PARTS):
                     self.assertIn("aws s3api abort-multipart-upload --bucket out --key 'm.zt' --upload-id", said)
