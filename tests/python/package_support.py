@@ -57,6 +57,15 @@ class Case(unittest.TestCase):
         return str(self.folder / name)
 
 
+def torch_or_skip():
+    """torch, where it is installed; elsewhere the test is skipped."""
+    try:
+        import torch
+    except ImportError:
+        raise unittest.SkipTest("torch is not installed") from None
+    return torch
+
+
 def run(code, *arguments, before="import sys, numpy, ztstream\n", **options):
     """In an interpreter of its own."""
     return subprocess.run([sys.executable, "-B", "-c", before + code, *map(str, arguments)], capture_output=True, text=True,

@@ -18,7 +18,7 @@ import unittest
 import zipfile
 
 import numpy
-from package_support import DATA, SLOW, Case, npy, of_zt, resident, run, ztstream
+from package_support import DATA, SLOW, Case, npy, of_zt, resident, run, torch_or_skip, ztstream
 import make_safetensors
 import onnx_assembler as onnx
 import pickle_assembler as pickles
@@ -1005,11 +1005,7 @@ class Torch(Case):
 
     def setUp(self):
         super().setUp()
-        try:
-            import torch
-        except ImportError:
-            self.skipTest("torch is not installed")
-        self.torch = torch
+        self.torch = torch_or_skip()
 
     def test_update(self):
         """A state_dict in place: the parameters of the module are those tensors."""

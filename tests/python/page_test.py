@@ -7,7 +7,7 @@ import sys
 import unittest
 
 import numpy
-from package_support import DATA, ROOT, Case, ztstream
+from package_support import DATA, ROOT, Case, torch_or_skip, ztstream
 
 
 class Page(Case):
@@ -166,11 +166,7 @@ x: changed by 0.5 of its norm, at most 0.5
             self.assertIn("Linear(in_features=4, out_features=5, bias=True)", done.stdout)
 
     def test_load_module(self):
-        try:
-            import torch
-        except ImportError:
-            self.skipTest("torch is not installed")
-        del torch
+        torch_or_skip()
         done = self.run_script(ROOT / "examples/python/load_module.py", DATA / "real/ppocr-cls.safetensors")
         self.assertRegex(done.stdout, r"^\d+ tensors, \d+ parameters\n$")
 

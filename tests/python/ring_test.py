@@ -14,7 +14,7 @@ import unittest
 from unittest import mock
 
 import numpy
-from package_support import SLOW, Case, little, random_tensors, run, ztstream
+from package_support import SLOW, Case, little, random_tensors, run, torch_or_skip, ztstream
 from late_device import LateDevice
 import make_safetensors
 import quantized
@@ -173,11 +173,7 @@ class Torch(Case):
 
     def setUp(self):
         super().setUp()
-        try:
-            import torch
-        except ImportError:
-            self.skipTest("torch is not installed")
-        self.torch = torch
+        self.torch = torch = torch_or_skip()
         torch.manual_seed(1)
         self.tensors = {
             "a": torch.randn(300, 70).bfloat16(), "b": torch.rand(5, 8) > 0.5, "s": torch.tensor(2), "f": torch.randn(600, 70),
