@@ -1,16 +1,12 @@
-// zt.convert.delta — changes a checkpoint where it lies. All new bytes go to a journal beside it first,
-// which is replayed until it is gone: after a kill at any moment there is one version or the other.
-//
-//   "ztapply1", then blocks: u32 file, u32 bytes of runs, u64 offset, runs: u16 skipped, u16 bytes, bytes
-//   the files: u32 length of the name, name, u64 size; u64 offset of their list, u64 XXH3 of all before
+// zt.convert.delta — changes a checkpoint where it lies, by a journal.
 module;
 
-#include "core/little_endian.h"
 #include "core/status_macros.h"
 
 module zt.convert.delta;
 
 import zt.std;
+import :journal;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -21,230 +17,16 @@ import zt.sink;
 import zt.source;
 
 namespace zt {
+
+using namespace delta::internal;
+
 namespace {
 
 namespace fs = std::filesystem;
-using zt::internal::LoadLittle;
-using zt::internal::StoreLittle;
 using Octets = std::vector<std::byte>;
 
-constexpr std::string_view kMagic = "ztapply1";
-constexpr std::size_t kBlockHead = 16, kRunHead = 4, kEnd = 16;
-constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
-// Runs with fewer equal bytes between them are one; changes farther apart are written apart.
-constexpr std::size_t kJoin = kRunHead, kApart = 64 << 10;
 constexpr std::string_view kInstead =
     "; 'ztstream convert' writes the new version to another place";
-
-void Put(Octets& out, std::uint64_t number, std::size_t width) {
-  out.resize(out.size() + width);
-  StoreLittle(number, width, out.data() + out.size() - width);
-}
-
-// Appends the bytes of `fresh` that differ from those of `old`, which may be fewer.
-void PutRuns(std::span<const std::byte> old, std::span<const std::byte> fresh, Octets& out) {
-  constexpr std::size_t kMost = 0xffff;
-  const std::size_t both = std::min(old.size(), fresh.size());
-  const auto differs = [&](std::size_t i) { return i >= both || old[i] != fresh[i]; };
-  std::size_t done = 0;
-  for (std::size_t begin = 0;;) {
-    while (begin + 8 <= both && std::memcmp(&old[begin], &fresh[begin], 8) == 0) begin += 8;
-    while (begin < fresh.size() && !differs(begin)) ++begin;
-    if (begin == fresh.size()) return;
-    std::size_t end = begin + 1;
-    for (std::size_t i = end; i < fresh.size() && i - end <= kJoin; ++i) {
-      if (differs(i)) end = i + 1;
-    }
-    for (; begin - done > kMost; done += kMost) Put(out, kMost, 4);
-    while (done < end) {
-      const std::size_t from = std::max(begin, done), bytes = std::min(end - from, kMost);
-      Put(out, from - done, 2);
-      Put(out, bytes, 2);
-      out.insert(out.end(), fresh.begin() + static_cast<std::ptrdiff_t>(from),
-                 fresh.begin() + static_cast<std::ptrdiff_t>(from + bytes));
-      done = from + bytes;
-    }
-    begin = end;
-  }
-}
-
-// ---- the journal --------------------------------------------------------------------------------
-
-struct PatchedFile {
-  std::string name;
-  std::uint64_t bytes = 0;  // at the end
-};
-
-// Writes a journal.
-class Journal {
- public:
-  static StatusOr<std::unique_ptr<Journal>> Create(const std::string& path) {
-    auto journal = std::make_unique<Journal>();
-    ZT_ASSIGN_OR_RETURN(journal->sink_, CreateFileSink(path, {.overwrite = true}));
-    ZT_RETURN_IF_ERROR(journal->Append(std::as_bytes(std::span(kMagic))));
-    return journal;
-  }
-  bool empty() const { return bytes_ == kMagic.size(); }
-
-  Status AddBlock(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> runs) {
-    Octets head;
-    Put(head, file, 4);
-    Put(head, runs.size(), 4);
-    Put(head, offset, 8);
-    ZT_RETURN_IF_ERROR(Append(head));
-    return Append(runs);
-  }
-  // What is new of `fresh`, which replaces `old` at `offset`; all, if there may be no such old bytes.
-  Status AddBytes(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
-                  std::span<const std::byte> fresh) {
-    if (old.size() != fresh.size()) old = {};
-    if (fresh.empty()) return AddBlock(file, offset, {});  // the size changes alone
-    for (std::uint64_t at = 0; at < fresh.size(); at += kChunk) {
-      Octets runs;
-      PutRuns(old.subspan(std::min<std::uint64_t>(at, old.size())),
-              fresh.subspan(at, std::min<std::uint64_t>(kChunk, fresh.size() - at)), runs);
-      if (!runs.empty()) ZT_RETURN_IF_ERROR(AddBlock(file, offset + at, runs));
-    }
-    return OkStatus();
-  }
-  Status Finish(std::span<const PatchedFile> files) {
-    Octets end;
-    for (const PatchedFile& file : files) {
-      Put(end, file.name.size(), 4);
-      const auto name = std::as_bytes(std::span(file.name));
-      end.insert(end.end(), name.begin(), name.end());
-      Put(end, file.bytes, 8);
-    }
-    Put(end, bytes_, 8);
-    ZT_RETURN_IF_ERROR(Append(end));
-    Octets digest;
-    const std::string text = hasher_->Finish();
-    Put(digest, std::stoull(text.substr(text.find(':') + 1), nullptr, 16), 8);
-    ZT_RETURN_IF_ERROR(Append(digest));
-    return WithFile(sink_->Finish(bytes_), sink_->name());
-  }
-
- private:
-  Status Append(std::span<const std::byte> bytes) {
-    hasher_->Update(bytes);
-    bytes_ += bytes.size();
-    const std::span<const std::byte> piece[] = {bytes};
-    return WithFile(sink_->Append(piece), sink_->name());
-  }
-
-  std::unique_ptr<Sink> sink_;
-  std::unique_ptr<Hasher> hasher_ = MakeHasher(DigestKind::kXxh3);
-  std::uint64_t bytes_ = 0;
-};
-
-Status BadJournal() {
-  return InvalidData("it is not a journal of 'ztstream apply', or is damaged");
-}
-
-// The list at the end, after the digest of all was compared.
-StatusOr<std::vector<PatchedFile>> ReadFiles(ByteSource& journal, std::uint64_t& end) {
-  const std::uint64_t bytes = journal.size().value_or(0);
-  std::array<std::byte, 16> tail;
-  std::array<std::byte, 8> magic;
-  if (bytes < kMagic.size() + kEnd) return BadJournal();
-  ZT_RETURN_IF_ERROR(journal.ReadAt(0, magic));
-  ZT_RETURN_IF_ERROR(journal.ReadAt(bytes - tail.size(), tail));
-  const auto hasher = MakeHasher(DigestKind::kXxh3);
-  ZT_RETURN_IF_ERROR(ReadThrough(journal, 0, bytes - 8, [&](std::uint64_t, auto piece) {
-    hasher->Update(piece);
-    return true;
-  }));
-  const std::string text = hasher->Finish();
-  end = LoadLittle(tail.data(), 8);
-  if (std::memcmp(magic.data(), kMagic.data(), magic.size()) != 0 ||
-      std::stoull(text.substr(text.find(':') + 1), nullptr, 16) != LoadLittle(&tail[8], 8) ||
-      end > bytes - kEnd)
-    return BadJournal();
-  Octets list(bytes - kEnd - end);
-  ZT_RETURN_IF_ERROR(journal.ReadAt(end, list));
-  std::vector<PatchedFile> files;
-  for (std::span<const std::byte> rest(list); !rest.empty();) {
-    const std::uint64_t length = rest.size() < 4 ? rest.size() : LoadLittle(rest.data(), 4);
-    if (rest.size() < 12 || length > rest.size() - 12) return BadJournal();
-    PatchedFile& file = files.emplace_back();
-    file.name.assign(reinterpret_cast<const char*>(rest.data()) + 4, length);
-    file.bytes = LoadLittle(&rest[4 + length], 8);
-    rest = rest.subspan(12 + length);
-    if (file.name.empty() || file.name.find('/') != file.name.npos) return BadJournal();
-  }
-  return files;
-}
-
-// Writes the runs of a block. Those that are near to each other go with what lies between.
-Status WriteRuns(std::span<const std::byte> runs, std::uint64_t offset, ByteSource& old,
-                 Sink& fresh) {
-  struct Run {
-    std::uint64_t at;
-    std::span<const std::byte> bytes;
-  };
-  std::vector<Run> near;
-  Octets merged;
-  const auto write = [&]() -> Status {
-    if (near.empty()) return OkStatus();
-    const std::uint64_t begin = near.front().at;
-    merged.resize(near.back().at + near.back().bytes.size() - begin);
-    std::uint64_t filled = begin;
-    for (const Run& run : near) filled += filled == run.at ? run.bytes.size() : 0;
-    if (filled != begin + merged.size()) ZT_RETURN_IF_ERROR(old.ReadAt(begin, merged));
-    for (const Run& run : near) {
-      if (!run.bytes.empty())
-        std::memcpy(&merged[run.at - begin], run.bytes.data(), run.bytes.size());
-    }
-    near.clear();
-    const std::span<const std::byte> piece[] = {merged};
-    return fresh.WriteAt(begin, piece);
-  };
-  while (!runs.empty()) {
-    const std::uint64_t bytes = runs.size() < kRunHead ? runs.size() : LoadLittle(&runs[2], 2);
-    if (runs.size() < kRunHead || bytes > runs.size() - kRunHead) return BadJournal();
-    const std::uint64_t skip = LoadLittle(runs.data(), 2);
-    offset += skip;
-    if (bytes > 0) {
-      if (!near.empty() && offset - near.back().at - near.back().bytes.size() > kApart)
-        ZT_RETURN_IF_ERROR(write());
-      near.push_back({offset, runs.subspan(kRunHead, bytes)});
-    }
-    offset += bytes;
-    runs = runs.subspan(kRunHead + bytes);
-  }
-  return write();
-}
-
-// Writes what a journal says to the files in its folder, and removes it.
-Status Replay(const std::string& path) {
-  ZT_ASSIGN_OR_RETURN(const auto journal, WithFile(OpenFile(path), path));
-  std::uint64_t end = 0;
-  ZT_ASSIGN_OR_RETURN(const auto files, WithFile(ReadFiles(*journal, end), path));
-  std::vector<std::shared_ptr<ByteSource>> old;
-  std::vector<std::unique_ptr<Sink>> fresh;
-  for (const PatchedFile& file : files) {
-    const std::string name = (fs::path(path).parent_path() / file.name).string();
-    ZT_ASSIGN_OR_RETURN(old.emplace_back(), WithFile(OpenFile(name), name));
-    ZT_ASSIGN_OR_RETURN(fresh.emplace_back(), OpenInPlace(name));
-  }
-  Octets runs;
-  for (std::uint64_t at = kMagic.size(); at < end;) {
-    std::array<std::byte, kBlockHead> head;
-    ZT_RETURN_IF_ERROR(WithFile(journal->ReadAt(at, head), path));
-    const std::uint64_t file = LoadLittle(head.data(), 4), bytes = LoadLittle(&head[4], 4);
-    if (file >= files.size() || bytes > end - at) return WithFile(BadJournal(), path);
-    runs.resize(bytes);
-    ZT_RETURN_IF_ERROR(WithFile(journal->ReadAt(at + kBlockHead, runs), path));
-    const Status written = WriteRuns(runs, LoadLittle(&head[8], 8), *old[file], *fresh[file]);
-    ZT_RETURN_IF_ERROR(WithFile(written, fresh[file]->name()));
-    at += kBlockHead + bytes;
-  }
-  for (std::size_t i = 0; i < files.size(); ++i)
-    ZT_RETURN_IF_ERROR(WithFile(fresh[i]->Finish(files[i].bytes), fresh[i]->name()));
-  return RemoveFile(path);
-}
-
-// ---- what changes -------------------------------------------------------------------------------
 
 Status NotInPlace(const std::string& why) { return Unsupported(why + std::string(kInstead)); }
 
@@ -280,10 +62,11 @@ class Patch {
     if (manifest_) ZT_RETURN_IF_ERROR(AddManifest());
     ZT_RETURN_IF_ERROR(old_.Finish());
     ZT_RETURN_IF_ERROR(fresh_.Finish());
+    std::set<std::uint32_t> changed;
     for (const Place& place : places_) {
-      if (place.changed) changed_.insert(place.old.object);
+      if (place.changed) changed.insert(place.old.object);
     }
-    result_.tensors = changed_.size();
+    result_.tensors = changed.size();
     if (journal_->empty()) return std::move(result_);
     const Publication publication;  // a signal waits for what follows
     ZT_RETURN_IF_ERROR(journal_->Finish(files_));
@@ -573,7 +356,6 @@ class Patch {
   std::vector<PatchedFile> files_;
   std::map<std::string, std::uint32_t> numbers_;
   std::unique_ptr<Journal> journal_;
-  std::set<std::uint32_t> changed_;
   std::optional<Manifest> manifest_;  // of a .zt file
   std::uint64_t manifest_at_ = 0;
   Octets old_end_;
