@@ -22,9 +22,8 @@ struct Part {
 // What an object with kDeltaFormat says in its attribute "delta".
 struct Entry {
   std::string format = "dense";  // of the result
-  std::uint64_t index =
-      0;             // where the result stands in the model: results are served in this order
-  std::string from;  // the object of the base; empty: of the same name
+  std::uint64_t index = 0;       // where the result stands in the model, and is served
+  std::string from;              // the object of the base; empty: of the same name
   std::vector<Part> parts;
 };
 

@@ -107,12 +107,12 @@ class DeltaSource final : public WrappedSource {
     for (const std::string& file : delta_->other_files()) AddOtherFile(file);
     for (const std::string& file : delta_->part_files()) AddPartFile(file);
     for (const ShardFile& shard : delta_->shards()) AddShard(shard);
-    if (base_ != nullptr) AddOtherFile(base_path_);
     if (base_ != nullptr) {
+      AddOtherFile(base_path_);
       for (const std::string& file : base_->other_files()) AddOtherFile(file);
+      for (std::uint32_t i = 0; i < base_->objects().size(); ++i)
+        base_objects_.emplace(base_->objects()[i].name, i);
     }
-    for (std::uint32_t i = 0; base_ != nullptr && i < base_->objects().size(); ++i)
-      base_objects_.emplace(base_->objects()[i].name, i);
     ZT_RETURN_IF_ERROR(Declare());
     ZT_RETURN_IF_ERROR(CountUneven());
     ZT_RETURN_IF_ERROR(ResolveAliases());
@@ -402,18 +402,17 @@ class DeltaSource final : public WrappedSource {
   StatusOr<std::shared_ptr<const std::vector<std::byte>>> Recent(const Made& made, std::size_t k,
                                                                  std::size_t bytes) {
     constexpr std::size_t kMost = 4;
-    const auto find = [&] {
-      return std::ranges::find(recent_, std::make_pair(&made, k), &Held::key);
-    };
+    const Held::Key key(&made, k);
     {
       const zt::internal::MutexLock lock(mutex_);
-      const auto found = find();
+      const auto found = std::ranges::find(recent_, key, &Held::key);
       if (found != recent_.end()) return found->bytes;
     }
     const auto made_now = std::make_shared<std::vector<std::byte>>(bytes);
     ZT_RETURN_IF_ERROR(ReadChunk(made, k, *made_now));
     const zt::internal::MutexLock lock(mutex_);
-    if (find() == recent_.end()) recent_.push_front({{&made, k}, made_now});
+    if (std::ranges::find(recent_, key, &Held::key) == recent_.end())
+      recent_.push_front({key, made_now});
     if (recent_.size() > kMost) recent_.pop_back();
     return std::shared_ptr<const std::vector<std::byte>>(made_now);
   }
@@ -450,7 +449,8 @@ class DeltaSource final : public WrappedSource {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> base_objects_;
   std::vector<Served> parts_;
   struct Held {
-    std::pair<const Made*, std::size_t> key;
+    using Key = std::pair<const Made*, std::size_t>;
+    Key key;
     std::shared_ptr<const std::vector<std::byte>> bytes;
   };
   zt::internal::Mutex mutex_;
