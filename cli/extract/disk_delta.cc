@@ -21,13 +21,6 @@ namespace {
 // Tensors of a file, in bytes, unless --shard-size says it: each file is written by one thread.
 constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 30;
 
-constexpr std::string_view kDigits = "0123456789";
-
-// A name without the number at its end and its suffix.
-std::string_view StemOf(std::string_view name) {
-  return name.substr(0, name.find_last_not_of(kDigits) + 1);
-}
-
 std::string SixDigits(std::uint64_t number) {
   std::string text = std::to_string(number);
   if (text.size() < 6) text.insert(0, 6 - text.size(), '0');
@@ -51,7 +44,7 @@ StatusOr<DiskDeltaOptions> OptionsOf(const Args& args, const std::string& base) 
                     args.output);
   std::string below = BaseName(base);
   if (below.ends_with(".zt")) below.resize(below.size() - 3);
-  const auto known = StemOf(below) == StemOf(name) ? VersionNumber(below) : std::nullopt;
+  const auto known = VersionStem(below) == VersionStem(name) ? VersionNumber(below) : std::nullopt;
   options.versions = {SixDigits(*number), SixDigits(known.value_or(*number - 1))};
   if (known && *known >= *number)
     return WithFile(InvalidArgument("version " + options.versions.version +

@@ -18,7 +18,9 @@ struct DiskVersions {
 // encodings and checksums that are not read.
 StatusOr<std::optional<DiskVersions>> FindDiskDelta(const Value::Map& attributes);
 
-// The number at the end of a version or of a folder's name; nullopt if there is none.
+// A version or a folder's name without the number at its end.
+std::string_view VersionStem(std::string_view text);
+// That number; nullopt if there is none.
 std::optional<std::uint64_t> VersionNumber(std::string_view text);
 
 // The model of which the folder `delta` has the differences from `base`, of the version `known` if

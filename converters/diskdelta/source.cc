@@ -38,21 +38,13 @@ void Checksum::Update(std::span<const std::byte> bytes) {
 }
 
 std::string Checksum::Text() const {
-  std::array<unsigned char, 16> bytes;
-  std::size_t size = 4;
+  char text[33];
   if (state_ == nullptr) {
-    for (unsigned i = 0; i < 4; ++i) bytes[i] = static_cast<unsigned char>(adler_ >> (24 - 8 * i));
+    std::snprintf(text, sizeof text, "%08x", static_cast<unsigned>(adler_));
   } else {
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical,
-                             XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_)));
-    size = sizeof canonical.digest;
-    std::memcpy(bytes.data(), canonical.digest, size);
-  }
-  std::string text;
-  for (std::size_t i = 0; i < size; ++i) {
-    text += "0123456789abcdef"[bytes[i] >> 4];
-    text += "0123456789abcdef"[bytes[i] & 15];
+    const XXH128_hash_t sum = XXH3_128bits_digest(static_cast<const XXH3_state_t*>(state_));
+    std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(sum.high64),
+                  static_cast<unsigned long long>(sum.low64));
   }
   return text;
 }
@@ -468,13 +460,15 @@ class DiskDelta final : public WrappedSource {
 
 }  // namespace
 
+std::string_view VersionStem(std::string_view text) {
+  return text.substr(0, text.find_last_not_of("0123456789") + 1);
+}
+
 std::optional<std::uint64_t> VersionNumber(std::string_view text) {
-  std::size_t begin = text.size();
-  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
+  const std::string_view digits = text.substr(VersionStem(text).size());
   std::uint64_t number = 0;
-  if (begin == text.size() || text.size() - begin > 18) return std::nullopt;
-  for (const char digit : text.substr(begin))
-    number = number * 10 + static_cast<std::uint64_t>(digit - '0');
+  if (digits.empty() || digits.size() > 18) return std::nullopt;
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
   return number;
 }
 

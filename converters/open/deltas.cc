@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kDigits = "0123456789";
-
 // One spelling for each file.
 std::string Canonical(const std::string& path) {
   std::error_code error;
@@ -106,7 +104,7 @@ class Chain {
     const auto below = VersionNumber(versions.base), own = VersionNumber(name);
     if (!below || !own || own != VersionNumber(versions.version)) return versions.base;
     std::string number = std::to_string(*below);
-    const std::size_t stem = name.find_last_not_of(kDigits) + 1;
+    const std::size_t stem = VersionStem(name).size();
     number.insert(0, name.size() - stem - std::min(name.size() - stem, number.size()), '0');
     return name.substr(0, stem) + number;
   }
@@ -124,10 +122,8 @@ class Chain {
       if (version != nullptr && version->AsString() != nullptr) return *version->AsString();
     }
     const std::string name = BaseName(base);
-    const std::size_t stem = wanted.find_last_not_of(kDigits) + 1;
-    const bool alike = stem > 0 && name.starts_with(wanted.substr(0, stem)) && name.size() > stem &&
-                       name.find_first_not_of(kDigits, stem) == name.npos;
-    return alike ? name.substr(stem) : "";
+    const std::string_view stem = VersionStem(wanted);
+    return !stem.empty() && VersionStem(name) == stem ? name.substr(stem.size()) : "";
   }
 
   StatusOr<std::unique_ptr<TensorSource>> OpenBase(const std::string& path,
