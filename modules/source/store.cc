@@ -14,16 +14,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kJournal = ".ztstream-journal";
+
+fs::path JournalOfFile(const fs::path& file) {
+  return file.parent_path() / ("." + file.filename().string() + std::string(kJournal));
+}
+
 // Fails for a file that is changed at the moment, or where that was interrupted.
 Status CheckNoJournal(const std::string& name) {
   std::error_code error;
-  const std::string folder = fs::path(name).parent_path().string();
-  for (const std::string& path : {name, folder.empty() ? std::string(".") : folder}) {
-    if (!fs::exists(JournalOf(path), error)) continue;
-    return IoError("a delta is applied to " + path +
-                   ", or that was interrupted; 'ztstream apply' to it goes on");
-  }
-  return OkStatus();
+  const fs::path path(name), folder = path.has_parent_path() ? path.parent_path() : ".";
+  const bool own = fs::exists(JournalOfFile(path), error);
+  if (!own && !fs::exists(folder / kJournal, error)) return OkStatus();
+  return IoError("a delta is applied to " + (own ? name : folder.string()) +
+                 ", or that was interrupted; 'ztstream apply' to it goes on");
 }
 
 Status NoUrls() { return Unsupported("URLs are not read here; download the file"); }
@@ -31,11 +35,8 @@ Status NoUrls() { return Unsupported("URLs are not read here; download the file"
 }  // namespace
 
 std::string JournalOf(const std::string& path) {
-  constexpr std::string_view kJournal = ".ztstream-journal";
   std::error_code error;
-  if (fs::is_directory(path, error)) return (fs::path(path) / kJournal).string();
-  const fs::path file(path);
-  return (file.parent_path() / ("." + file.filename().string() + std::string(kJournal))).string();
+  return (fs::is_directory(path, error) ? fs::path(path) / kJournal : JournalOfFile(path)).string();
 }
 
 StatusOr<std::shared_ptr<ByteSource>> Store::Open(const std::string& name) {
