@@ -231,8 +231,45 @@ StatusOr<ElementType> ParseTypeName(const std::string& text) {
       (packed ? "; ztstream does not quantize" : DidYouMean(lower, Words(kTypeNames))));
 }
 
+namespace {
+
 // kInvalidArgument if a plan converts a part of a quantized tensor, such as its codes or scales.
-Status CheckNoCodes(TensorSource& source, const Plan& plan);
+Status CheckNoCodes(TensorSource& source, const Plan& plan) {
+  const auto converted = [](const PlannedObject& planned) {
+    return std::ranges::any_of(planned.components,
+                               [](const auto& each) { return each.transform != nullptr; });
+  };
+  if (std::ranges::none_of(plan.objects, converted)) return OkStatus();
+  const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
+  if (std::ranges::none_of(source.objects(), part)) return OkStatus();
+  const auto found = FindQuantized(source, {});
+  const std::string wrong = found.ok() ? "" : TensorOf(found.status()).value_or("");
+  std::unordered_map<std::uint32_t, const QuantizedTensor*> parts;
+  for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
+    for (const std::uint32_t member : (*found)[i].members) parts.emplace(member, &(*found)[i]);
+  }
+  for (const PlannedObject& planned : plan.objects) {
+    const ComponentId id = planned.components[0].source;
+    const std::string& name = source.objects()[id.object].name;
+    if (!found.ok() && converted(planned) && (name == wrong || NamesQuantizedPart(name))) {
+      return AtTensor(source, id,
+                      InvalidArgument("it is named like a part of a quantized tensor, which "
+                                      "--dtype would not convert as a whole; --dequantize says: " +
+                                      Message(found.status())));
+    }
+    const auto part = parts.find(id.object);
+    if (part == parts.end() || !converted(planned)) continue;
+    return AtTensor(
+        source, id,
+        InvalidArgument("it is part of a quantized tensor, " + Quote(part->second->name) + " (" +
+                        part->second->scheme +
+                        "), which --dtype would not convert as a whole; --dequantize bf16 makes "
+                        "numbers of it, --dtype 'PATTERN=TYPE' converts other tensors"));
+  }
+  return OkStatus();
+}
+
+}  // namespace
 
 StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
   ZT_RETURN_IF_ERROR(Resolve(source));
@@ -411,41 +448,6 @@ StatusOr<Rules> MakeRules(const Args& args) {
       return IsFile(object) ? std::nullopt : set->Convert(object);
     };
   return out;
-}
-
-Status CheckNoCodes(TensorSource& source, const Plan& plan) {
-  const auto converted = [](const PlannedObject& planned) {
-    return std::ranges::any_of(planned.components,
-                               [](const auto& each) { return each.transform != nullptr; });
-  };
-  if (std::ranges::none_of(plan.objects, converted)) return OkStatus();
-  const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
-  if (std::ranges::none_of(source.objects(), part)) return OkStatus();
-  const auto found = FindQuantized(source, {});
-  const std::string wrong = found.ok() ? "" : TensorOf(found.status()).value_or("");
-  std::unordered_map<std::uint32_t, const QuantizedTensor*> parts;
-  for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
-    for (const std::uint32_t member : (*found)[i].members) parts.emplace(member, &(*found)[i]);
-  }
-  for (const PlannedObject& planned : plan.objects) {
-    const ComponentId id = planned.components[0].source;
-    const std::string& name = source.objects()[id.object].name;
-    if (!found.ok() && converted(planned) && (name == wrong || NamesQuantizedPart(name))) {
-      return AtTensor(source, id,
-                      InvalidArgument("it is named like a part of a quantized tensor, which "
-                                      "--dtype would not convert as a whole; --dequantize says: " +
-                                      Message(found.status())));
-    }
-    const auto part = parts.find(id.object);
-    if (part == parts.end() || !converted(planned)) continue;
-    return AtTensor(
-        source, id,
-        InvalidArgument("it is part of a quantized tensor, " + Quote(part->second->name) + " (" +
-                        part->second->scheme +
-                        "), which --dtype would not convert as a whole; --dequantize bf16 makes "
-                        "numbers of it, --dtype 'PATTERN=TYPE' converts other tensors"));
-  }
-  return OkStatus();
 }
 
 std::vector<QuantizedTensor> QuantizedIn(const Args& args, TensorSource& opened) {
