@@ -1059,7 +1059,7 @@ def in_terminal(columns, arguments, folder, stdin=None, env=None):
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdin=stdin or subprocess.DEVNULL, stdout=theirs,
-                               stderr=theirs, cwd=folder, env=dict(os.environ, **(env or {})))
+                               stderr=theirs, cwd=folder, env={**os.environ, "TERM": "xterm", **(env or {})})
     os.close(theirs)
     text = b""
     while True:
@@ -1108,6 +1108,11 @@ class Progress(support.EndToEnd):
                 self.assertEqual("tensors" in line, columns >= 100, line)
                 self.assertTrue("[" in line or columns < 80, line)
                 self.assertEqual("left" in line, columns >= 40, line)
+
+    def test_a_terminal_without_escapes_gets_no_line(self):
+        text = self.slow_run(lambda stdin: in_terminal(80, ["convert", "-", "-o", "o.zt", "-f"], self.folder, stdin,
+                                                       {"TERM": "dumb"}))
+        self.assertRegex(text, r"\Aztstream: o\.zt: 8 tensors[^\r\x1b]*\n\Z")
 
     def test_elsewhere(self):
         def run(*options):
