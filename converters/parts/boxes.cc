@@ -13,79 +13,82 @@ namespace zt {
 namespace {
 
 constexpr std::uint64_t kBuffer = std::uint64_t{1} << 20;
+// Boxes whose lines are in the buffer together, and lines that each of them places in turn.
+constexpr std::size_t kMostLoaded = 1024;
+constexpr std::uint64_t kLinesInTurn = 16;
 // Bytes that a Read should take of each of the boxes that lie beside one another, and of all.
 constexpr std::uint64_t kOfEach = std::uint64_t{64} << 10;
 constexpr std::uint64_t kOfAll = std::uint64_t{4} << 20;
 // Boxes that begin in the same rows are compared in pairs: as many for each box.
 constexpr std::uint64_t kMostOpen = 4096;
 
-// Copies the part of a box that lies in bytes [begin, begin + out.size()) of the tensor, line by
-// line. A line is the longest run that is contiguous in both box and tensor: the trailing dimensions
-// that the box covers, and its range of the dimension before them.
+// The part of a box that lies in bytes [begin, begin + out.size()) of the tensor, line by line. A
+// line is the longest run that is contiguous in both box and tensor: the trailing dimensions that
+// the box covers, and its range of the dimension before them.
 class BoxCopy {
  public:
-  BoxCopy(const Shape& shape, const Box& box, std::uint64_t width)
-      : shape_(shape), box_(box), sizes_(box.sizes()) {
+  BoxCopy(const Shape& shape, const Box& box, std::uint64_t width, std::uint64_t begin,
+          std::span<std::byte> out)
+      : shape_(&shape), box_(&box), begin_(begin), out_(out) {
+    const Shape& sizes = box.sizes();
     line_ = width;
     rank_ = shape.size();
-    while (rank_ > 0 && sizes_[rank_ - 1] == shape[rank_ - 1]) line_ *= shape[--rank_];
+    while (rank_ > 0 && sizes[rank_ - 1] == shape[rank_ - 1]) line_ *= shape[--rank_];
     if (rank_ > 0) {
       start_ = line_ * box.offsets[rank_ - 1];
       pitch_ = line_ * shape[rank_ - 1];
-      line_ *= sizes_[--rank_];
+      line_ *= sizes[--rank_];
     } else {
       pitch_ = line_;
     }
-    for (std::size_t k = 0; k < rank_; ++k) lines_ *= sizes_[k];
+    for (std::size_t k = 0; k < rank_; ++k) lines_ *= sizes[k];
+    next_ = FirstLine(begin);
+    end_ = FirstLine(begin + out.size(), false);
   }
 
-  // The number of bytes copied.
-  StatusOr<std::uint64_t> Copy(std::uint64_t begin, std::span<std::byte> out,
-                               std::vector<std::byte>& buffer) const {
-    const std::uint64_t end = begin + out.size();
-    std::uint64_t first = FirstLine(begin), copied = 0;
-    const std::uint64_t batch = std::max<std::uint64_t>(1, kBuffer / line_);
-    while (first < lines_ && LineStart(first) < end) {
-      // Lines that begin before `end`: by rows of the last dimension before the line.
-      const std::uint64_t count =
-          std::min(batch, std::max<std::uint64_t>(FirstLine(end, false) - first, 1));
-      // The range may begin within the first line and end within the last.
-      const std::uint64_t low = LineStart(first), high = LineStart(first + count - 1);
-      const std::uint64_t skip = begin > low ? begin - low : 0;
-      const std::uint64_t cut = high + line_ > end ? high + line_ - end : 0;
-      const std::uint64_t size = count * line_ - skip - cut;
-      if (count == 1) {
-        ZT_RETURN_IF_ERROR(ReadBox(first * line_ + skip, out.subspan(low + skip - begin, size)));
-      } else {
-        if (buffer.size() < size) buffer.resize(std::max(kBuffer, size));
-        ZT_RETURN_IF_ERROR(ReadBox(first * line_ + skip, std::span(buffer).first(size)));
-        Scatter(first, count, skip, cut, begin, buffer.data(), out.data());
-      }
-      copied += size;
-      first += count;
-    }
-    return copied;
-  }
+  // The lines that are left, and their bytes.
+  inline std::uint64_t left() const { return next_ < end_ ? end_ - next_ : 0; }
+  inline std::uint64_t Bytes() const { return left() * line_; }
 
- private:
-  // Copies lines from `in`, the first without its `skip` bytes, the last without its `cut`.
-  void Scatter(std::uint64_t first, std::uint64_t count, std::uint64_t skip, std::uint64_t cut,
-               std::uint64_t begin, const std::byte* in, std::byte* out) const {
-    const std::uint64_t row = rank_ == 0 ? 1 : sizes_[rank_ - 1];  // lines at equal distances
-    for (std::uint64_t i = 0; i < count;) {
-      std::byte* const to = out + (LineStart(first + i) - begin);
-      const bool first_cut = i == 0 && skip > 0, last_cut = i + 1 == count && cut > 0;
-      const std::uint64_t from = first_cut ? skip : 0, size = line_ - from - (last_cut ? cut : 0);
+  // Reads the next lines: a single one to its place, several into `buffer`, at most its size, for
+  // Place. The number of bytes read.
+  StatusOr<std::uint64_t> Load(std::span<std::byte> buffer) {
+    first_ = next_;
+    count_ = std::clamp<std::uint64_t>(buffer.size() / line_, 1, left());
+    // The range may begin within the first line and end within the last.
+    const std::uint64_t end = begin_ + out_.size();
+    const std::uint64_t low = LineStart(first_), high = LineStart(first_ + count_ - 1);
+    skip_ = begin_ > low ? begin_ - low : 0;
+    cut_ = high + line_ > end ? high + line_ - end : 0;
+    const std::uint64_t size = count_ * line_ - skip_ - cut_;
+    next_ += count_;
+    in_ = buffer.data();
+    ZT_RETURN_IF_ERROR(
+        ReadBox(first_ * line_ + skip_,
+                count_ == 1 ? out_.subspan(low + skip_ - begin_, size) : buffer.first(size)));
+    if (count_ == 1) count_ = 0;
+    return size;
+  }
+  // The number of lines to place.
+  inline std::uint64_t count() const { return count_; }
+
+  // Copies loaded lines [i, end) to their places.
+  void Place(std::uint64_t i, std::uint64_t end) const {
+    const std::uint64_t row = rank_ == 0 ? 1 : box_->sizes()[rank_ - 1];  // at equal distances
+    for (end = std::min(end, count_); i < end;) {
+      std::byte* const to = out_.data() + (LineStart(first_ + i) - begin_);
+      const bool first_cut = i == 0 && skip_ > 0, last_cut = i + 1 == count_ && cut_ > 0;
+      const std::uint64_t from = first_cut ? skip_ : 0, size = line_ - from - (last_cut ? cut_ : 0);
       // The lines before the end of the row, and before one that is cut.
-      const std::uint64_t whole = count - (cut > 0 ? 1 : 0) - i;
+      const std::uint64_t whole = std::min(end, count_ - (cut_ > 0 ? 1 : 0)) - i;
       const std::uint64_t some =
-          first_cut || last_cut ? 1 : std::min(whole, row - (first + i) % row);
-      CopyLines(in, to + from, size, some);
-      in += size * some;
+          first_cut || last_cut ? 1 : std::min(whole, row - (first_ + i) % row);
+      CopyLines(in_ + (i == 0 ? 0 : i * line_ - skip_), to + from, size, some);
       i += some;
     }
   }
 
+ private:
   void CopyLines(const std::byte* in, std::byte* out, std::uint64_t size,
                  std::uint64_t count) const {
     switch (size) {
@@ -115,9 +118,9 @@ class BoxCopy {
   std::uint64_t LineStart(std::uint64_t line) const {
     std::uint64_t at = start_, pitch = pitch_;
     for (std::size_t k = rank_; k-- > 0;) {
-      at += (box_.offsets[k] + line % sizes_[k]) * pitch;
-      line /= sizes_[k];
-      pitch *= shape_[k];
+      at += (box_->offsets[k] + line % box_->sizes()[k]) * pitch;
+      line /= box_->sizes()[k];
+      pitch *= (*shape_)[k];
     }
     return at;
   }
@@ -136,20 +139,35 @@ class BoxCopy {
   }
 
   Status ReadBox(std::uint64_t offset, std::span<std::byte> out) const {
-    const Status status = box_.source->Read({box_.object, 0}, offset, out);
-    return status.ok() ? status : Annotate(status, "the part in " + FileOf(box_));
+    const Status status = box_->source->Read({box_->object, 0}, offset, out);
+    return status.ok() ? status : Annotate(status, "the part in " + FileOf(*box_));
   }
 
   static std::string FileOf(const Box& box) {
     return std::filesystem::path(box.source->file({box.object, 0})).filename().string();
   }
 
-  const Shape& shape_;
-  const Box& box_;
-  const Shape& sizes_;
+  const Shape* shape_;
+  const Box* box_;
+  std::uint64_t begin_;
+  std::span<std::byte> out_;
   std::size_t rank_ = 0;  // leading dimensions, whose indices number the lines
   std::uint64_t line_ = 1, lines_ = 1, start_ = 0, pitch_ = 0;
+  std::uint64_t next_ = 0, end_ = 0;  // lines to load
+  // The loaded lines, the first without its `skip_` bytes, the last without its `cut_`.
+  std::uint64_t first_ = 0, count_ = 0, skip_ = 0, cut_ = 0;
+  const std::byte* in_ = nullptr;
 };
+
+// Places what boxes beside one another have loaded: some lines of each in turn, so that the lines
+// of memory they share are written once.
+void Place(std::span<const BoxCopy> loaded) {
+  std::uint64_t most = 0;
+  for (const BoxCopy& box : loaded) most = std::max(most, box.count());
+  for (std::uint64_t i = 0; i < most; i += kLinesInTurn) {
+    for (const BoxCopy& box : loaded) box.Place(i, i + kLinesInTurn);
+  }
+}
 
 }  // namespace
 
@@ -202,8 +220,10 @@ Status BoxSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte
   // Boxes are sorted by their first offset, which bounds the bytes they cover.
   const std::uint64_t row = object.shape.empty() ? size : size / object.shape[0];
   const std::vector<Box>& boxes = boxes_[id.object];
-  std::vector<std::byte> buffer;
-  std::uint64_t copied = 0;
+  const std::uint64_t width = ElementBytes(object.components[0].element);
+  std::unique_ptr<std::byte[]> buffer;
+  std::vector<BoxCopy> loaded;
+  std::uint64_t copied = 0, used = 0;
   const auto past = std::partition_point(boxes.begin(), boxes.end(), [&](const Box& box) {
     return (box.offsets.empty() ? 0 : box.offsets[0]) * row < offset + out.size();
   });
@@ -215,11 +235,25 @@ Status BoxSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte
       if (box->offsets[0] + tallest_[id.object] <= offset / row) break;
       continue;
     }
-    ZT_ASSIGN_OR_RETURN(const std::uint64_t some,
-                        BoxCopy(object.shape, *box, ElementBytes(object.components[0].element))
-                            .Copy(offset, out, buffer));
-    copied += some;
+    for (BoxCopy copy(object.shape, *box, width, offset, out); copy.left() > 0;) {
+      std::span<std::byte> room;
+      if (copy.left() > 1) {
+        if (buffer == nullptr) buffer = std::make_unique_for_overwrite<std::byte[]>(kBuffer);
+        if (copy.Bytes() > kBuffer - used || loaded.size() == kMostLoaded) {
+          Place(loaded);
+          loaded.clear();
+          used = 0;
+        }
+        room = {buffer.get() + used, kBuffer - used};
+      }
+      ZT_ASSIGN_OR_RETURN(const std::uint64_t some, copy.Load(room));
+      copied += some;
+      if (copy.count() == 0) continue;
+      used += some;
+      loaded.push_back(copy);
+    }
   }
+  Place(loaded);
   return copied == out.size() ? OkStatus() : InvalidData("its parts do not cover it");
 }
 
@@ -250,14 +284,21 @@ Status BoxSource::CheckBoxes(const Object& object, std::vector<Box>& boxes) {
   }
   std::sort(boxes.begin(), boxes.end(),
             [](const Box& a, const Box& b) { return a.offsets < b.offsets; });
-  std::vector<const Box*> open;  // boxes that reach the next one's first row
+  // The first dimension of which not all have the same range: by it boxes are apart or beside one
+  // another.
+  std::size_t by = 0;
+  const auto level = [&](const Box& box) {
+    return box.offsets[by] == boxes[0].offsets[by] && box.sizes()[by] == boxes[0].sizes()[by];
+  };
+  while (by + 1 < object.shape.size() && std::ranges::all_of(boxes, level)) ++by;
+  std::vector<const Box*> open;  // boxes that reach the next one's first index of it
   for (const Box& box : boxes) {
     if (box.offsets.empty()) {
       if (&box != &boxes[0]) return overlap(boxes[0], box);
       continue;
     }
     std::erase_if(open, [&](const Box* other) {
-      return other->offsets[0] + other->sizes()[0] <= box.offsets[0];
+      return other->offsets[by] + other->sizes()[by] <= box.offsets[by];
     });
     compared_ += open.size();
     allowed_ += kMostOpen;

@@ -150,6 +150,28 @@ class Ranks(EndToEnd):
         self.succeed("convert", source, "-o", self.path("b.zt"), "--threads", "1", "--memory", "8MiB")
         self.expect(0, "diff", source, self.path("b.zt"))
 
+    def test_random_boxes(self):
+        """Tensors cut again and again, so that boxes of many sizes lie beside one another; read in pieces of many sizes."""
+        for seed in range(COUNT):
+            with self.subTest(seed=seed):
+                choose = random.Random(seed)
+                rank = choose.randint(1, 4)
+                array = self.whole(*(choose.randint(1, (9000, 900, 70, 20)[rank - 1]) for _ in range(rank)),
+                                   kind=choose.choice(["f4", "f8", "i2"]))
+                boxes = [tuple(slice(0, size) for size in array.shape)]
+                for _ in range(choose.randint(1, 3)):
+                    axis, boxes, whole = choose.randrange(rank), [], boxes
+                    for box in whole:
+                        low, high = box[axis].start, box[axis].stop
+                        ends = sorted({low, high, *(choose.randint(low, high) for _ in range(choose.choice((0, 1, 6))))})
+                        boxes += [box[:axis] + (slice(*cut),) + box[axis + 1:] for cut in itertools.pairwise(ends)]
+                choose.shuffle(boxes)
+                source = self.written(f"boxes{seed}", {
+                    NAME.format(at + 1): ranks.safetensors({"w": ([cut.start for cut in box], array[box].copy())})
+                    for at, box in enumerate(boxes)})
+                self.same(self.values(source, "--threads", choose.choice("128"), "--memory", choose.choice(("1MiB", "64MiB")),
+                                      *choose.choice(((), ("--zstd", "--chunk", "64KiB"), ("--zstd=planes",)))), {"w": array})
+
     # ---- what is not whole ----
 
     def rows(self, *parts, name="w", kind="float32"):
