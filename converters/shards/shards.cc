@@ -9,6 +9,7 @@ module zt.convert.shards;
 import zt.std;
 import zt.convert.parts;
 import zt.core;
+import zt.pipeline;
 import zt.source;
 
 namespace zt {
@@ -16,44 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxIndexBytes = std::uint64_t{1} << 30;
-
 constexpr std::size_t kMostNamed = 20;  // shards or gaps per message
-
-constexpr std::string_view kOf = "-of-";
-
-bool IsOneOf(char c, std::string_view characters) { return characters.find(c) != characters.npos; }
-
-bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-// True if a name goes on behind the count of shards: "-fp8.safetensors".
-bool IsBoundary(std::string_view rest) { return rest.empty() || IsOneOf(rest.front(), "-_."); }
-
-// The last place before `end` of "-of-", in any case, or with "_".
-std::size_t FindOf(std::string_view file, std::size_t end) {
-  while (end-- > 0) {
-    const std::string_view at = file.substr(end, kOf.size());
-    if (at.size() == kOf.size() && IsOneOf(at[0], "-_") && Lower(at[1]) == 'o' &&
-        Lower(at[2]) == 'f' && IsOneOf(at[3], "-_"))
-      return end;
-  }
-  return file.npos;
-}
-
-// Removes the number at the end of `text` and returns it; nullopt if there is none, or it has
-// more than nine digits.
-std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
-  std::size_t begin = text.size();
-  while (begin > 0 && IsDigit(text[begin - 1])) --begin;
-  const std::string_view digits = text.substr(begin);
-  if (digits.empty() || digits.size() > 9) return std::nullopt;
-  text.remove_suffix(digits.size());
-  std::uint64_t value = 0;
-  for (const char digit : digits) value = value * 10 + static_cast<std::uint64_t>(digit - '0');
-  return value;
-}
+constexpr unsigned kOpenedAtOnce = 8;   // a server is asked about so many shards at a time
 
 // The pattern of a set, "shard-*-model-*-of-00002" for "shard-00003-model-*-of-00002": ranks write
 // only those files of a set of which they have tensors.
@@ -66,50 +31,6 @@ std::string OfAllRanks(std::string set) {
 }
 
 }  // namespace
-
-std::optional<ShardName> ParseShardName(std::string_view file, std::string_view suffix) {
-  if (!file.ends_with(suffix)) return std::nullopt;
-  const std::size_t folder = file.rfind('/') + 1;  // 0 if there is none
-  for (std::size_t of = file.size(); (of = FindOf(file, of)) != file.npos && of >= folder;) {
-    std::size_t end = of + kOf.size();
-    while (end < file.size() && IsDigit(file[end])) ++end;
-    std::string_view before = file.substr(0, of), number = file.substr(0, end);
-    const auto count = TakeNumber(number);
-    const auto part = TakeNumber(before);
-    if (!count || !part || *part > *count || !IsBoundary(file.substr(end)) ||
-        !(before.empty() || IsOneOf(before.back(), "-_./")))
-      continue;
-    std::string set = std::string(before) + "*" + std::string(file.substr(of));
-    const int width = static_cast<int>(of - before.size());
-    if (!before.empty() && before.back() != '/') before.remove_suffix(1);
-    return ShardName{std::string(before),           *part,          *count,
-                     std::string(file.substr(end)), std::move(set), width};
-  }
-  return std::nullopt;
-}
-
-std::optional<IndexName> ParseIndexName(std::string_view file) {
-  constexpr std::string_view kEnd = ".json", kIndex = ".index";
-  if (!file.ends_with(kEnd)) return std::nullopt;
-  file.remove_suffix(kEnd.size());
-  std::string_view variant;
-  if (!file.ends_with(kIndex)) {
-    const std::size_t dot = file.rfind('.');
-    if (dot == file.npos || !file.substr(0, dot).ends_with(kIndex)) return std::nullopt;
-    variant = file.substr(dot + 1);
-    file = file.substr(0, dot);
-  }
-  file.remove_suffix(kIndex.size());
-  const std::size_t dot = file.rfind('.');
-  if (dot == file.npos || file.find('/', dot) != file.npos) return std::nullopt;
-  return IndexName{std::string(file.substr(0, dot)), std::string(file.substr(dot)),
-                   std::string(variant)};
-}
-
-bool IsIndexOf(std::string_view file, std::string_view suffix) {
-  const auto name = ParseIndexName(file);
-  return name && name->suffix == suffix;
-}
 
 std::string MissingParts(const std::set<std::uint64_t>& parts, std::uint64_t first,
                          std::uint64_t last, int width) {
@@ -207,6 +128,32 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShard(const fs::path& folder, const 
   return source;
 }
 
+// Opens the files, several at a time. The error is that of the first file that has one.
+StatusOr<std::vector<std::unique_ptr<TensorSource>>> OpenEach(const fs::path& folder,
+                                                              std::span<const std::string> files,
+                                                              const ShardFormat& format,
+                                                              const ShardIndex& index,
+                                                              const InputOptions& options) {
+  struct Opening final : Task {
+    std::size_t number = 0;
+  };
+  std::vector<std::unique_ptr<TensorSource>> sources(files.size());
+  const auto open = [&](Opening& one) -> Status {
+    ZT_ASSIGN_OR_RETURN(sources[one.number],
+                        OpenShard(folder, files[one.number], format, index, options));
+    return OkStatus();
+  };
+  Pipeline pipeline({StageOf<Opening>{StageOrder::kParallel, open}.ForTasks()},
+                    {.threads = std::min<unsigned>(kOpenedAtOnce, files.size())});
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    auto one = std::make_unique<Opening>();
+    one->number = i;
+    if (!pipeline.Submit(std::move(one)).ok()) break;
+  }
+  ZT_RETURN_IF_ERROR(pipeline.Drain());
+  return sources;
+}
+
 // True for names that are typical of checkpoints: such a file is taken for a shard,
 // whatever its content.
 bool IsNamedLikeOne(std::string_view file) {
@@ -242,8 +189,8 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
 // no variant of "llama-3".
 std::size_t VariantDot(std::string_view stem, std::size_t from = 1) {
   for (std::size_t dot = stem.find('.', from); dot != stem.npos; dot = stem.find('.', dot + 1)) {
-    const char next = dot + 1 < stem.size() ? Lower(stem[dot + 1]) : '\0';
-    if (next >= 'a' && next <= 'z') return dot;
+    const char next = dot + 1 < stem.size() ? stem[dot + 1] : '\0';
+    if ((next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z')) return dot;
   }
   return stem.npos;
 }
@@ -439,13 +386,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(
   listed.insert(listed.end(), empty.begin(), empty.end());
   ZT_RETURN_IF_ERROR(Annotate(CheckSets(listed, format.suffix, "it leaves out shards"), index));
   ZT_RETURN_IF_ERROR(CheckPresent(folder, shards, *options.store));
-  std::vector<std::unique_ptr<TensorSource>> sources;
-  std::vector<std::string> names;
+  std::vector<std::string> names(shards.begin(), shards.end());
+  ZT_ASSIGN_OR_RETURN(auto sources, OpenEach(folder, names, format, *contents, options));
   std::set<std::string> seen;
-  for (const std::string& shard : shards) {
-    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
-                        OpenShard(folder, shard, format, *contents, options));
-    for (const Object& object : source->objects()) {
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const std::string& shard = names[i];
+    for (const Object& object : sources[i]->objects()) {
       const auto entry = map.find(object.name);
       if (entry == map.end()) {
         return WithTensor(InvalidData("it is in " + shard + " but not in " + index), object.name);
@@ -457,8 +403,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(
       }
       seen.insert(object.name);
     }
-    sources.push_back(std::move(source));
-    names.push_back(shard);
   }
   for (const auto& [tensor, shard] : map) {
     if (!seen.contains(tensor)) {
@@ -523,12 +467,6 @@ std::vector<std::string> VariantsOf(std::span<const std::string> files, std::str
   return {variants.begin(), variants.end()};
 }
 
-StatusOr<ShardIndex> ReadShardIndex(const std::string& path, Store& store) {
-  ZT_ASSIGN_OR_RETURN(const std::shared_ptr<ByteSource> bytes, store.Open(path));
-  ZT_ASSIGN_OR_RETURN(std::string text, ReadAll(*bytes, kMaxIndexBytes));
-  return ParseShardIndex(std::move(text));
-}
-
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                                                    const ShardFormat& format,
                                                    const InputOptions& options) {
@@ -575,12 +513,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
       CheckSets(files, format.suffix, "there is no index, and the folder lacks shards"));
   ZT_RETURN_IF_ERROR(CheckOneSet(files, format.suffix));
   const std::vector<std::string> foreign = TakeForeign(folder, format, options, files);
-  std::vector<std::unique_ptr<TensorSource>> sources;
-  for (const std::string& file : files) {
-    ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
-                        OpenShard(folder, file, format, {}, options));
-    sources.push_back(std::move(source));
-  }
+  ZT_ASSIGN_OR_RETURN(auto sources, OpenEach(folder, files, format, {}, options));
   const std::vector<std::string> names = files;
   auto together = PutTogether(std::move(sources), std::move(files));
   if (!together.ok() && VariantsOf(names, format.suffix).size() > 1) {
