@@ -2,8 +2,9 @@
 
     compare_hosts.py NATIVE FOREIGN [--every N] [KIND...]
 
-FOREIGN is a build for another host, or a command that emulates it. KIND is a folder of tests/data, or "folders" (those of
-make_folders.py), or "made": all of them by default. --every takes each Nth job of a kind alone.
+FOREIGN is a build for another host, or a command that emulates it. KIND is a folder of tests/data, or one that is made:
+"folders" (make_folders.py), "schemes" (quantized.py), "pairs" (a model and the next step of it), "made". All of them by
+default. --every takes each Nth job of a kind alone.
 
 For every fixture and every option set: exit status, standard error, standard output and every file written. Prints
 counts; exit status 1 on any difference. scripts/try-host.sh runs it.
@@ -11,6 +12,7 @@ counts; exit status 1 on any difference. scripts/try-host.sh runs it.
 import argparse
 import collections
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -22,6 +24,8 @@ import tempfile
 import numpy
 
 import make_folders
+import make_safetensors
+import quantized
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "data"
 
@@ -46,7 +50,10 @@ SPECIAL = {
     "gptq": [("--quant", "group")],
     "awq": [("--quant", "group")],
     "hdf5": [("--exclude", "text")],
+    "schemes": [*(("--dequantize", to, "--on-overflow", "inf") for to in ("f32", "f16", "bf16")), ("--quant", "group")],
 }
+# Figures of numbers, whose last digits tell how each was rounded.
+STATS = ("inspect", "--stats", "--json")
 
 
 # Kinds of which every file is an input, whatever its suffix, and those of which one is.
@@ -63,6 +70,36 @@ def make(folder):
     for bits, signaling, quiet in ((16, 0x7c01, 0x7e00), (32, 0x7f800001, 0x7fc00000), (64, 0x7ff << 52 | 1, 0x7ff8 << 48)):
         patterns = [signaling, quiet, signaling | 1 << (bits - 1), 0, 1] * 100
         numpy.save(folder / f"made/nan{bits}.npy", numpy.array(patterns, f"<u{bits // 8}").view(f"<f{bits // 8}"))
+    rng = numpy.random.default_rng(1)
+    for name, scheme in quantized.SCHEMES.items():
+        config, add = scheme(rng)
+        tensors = {}
+        for layer in range(6):
+            add(tensors, f"model.layers.{layer}.m")
+        (folder / "schemes" / name).mkdir(parents=True)
+        (folder / "schemes" / name / "config.json").write_text(json.dumps({"quantization_config": config}))
+        make_safetensors.write(folder / "schemes" / name / "model.safetensors", tensors)
+    make_pairs(folder / "pairs", rng)
+
+
+def make_pairs(folder, rng):
+    """A model of every type and the next step of it, of which each hundredth number moved a little."""
+    old, new = {}, {}
+    for dtype, kind in (("BF16", "<u2"), ("F16", "<f2"), ("F32", "<f4"), ("F64", "<f8"), ("C64", "<c8"), ("I64", "<i8"), ("U16", "<u2"),
+                        ("I8", "i1"), ("F8_E4M3", "u1"), ("BOOL", "u1")):
+        for size in (1, 999, 70_000):
+            values = rng.normal(0, 0.02, size) + (1j * rng.normal(0, 0.02, size) if dtype == "C64" else 0)
+            moved = values * numpy.where(rng.random(size) < 0.01, 1.01, 1)
+            for tensors, now in ((old, values), (new, moved)):
+                if dtype == "BF16":
+                    now = now.astype("<f4").view("<u4") >> 16
+                elif kind[-2] != "f" and dtype != "C64":
+                    now = numpy.abs(now * 1000)
+                tensors[f"{dtype}.{size}"] = dtype, [size], (now > 20 if dtype == "BOOL" else now).astype(kind).tobytes()
+    old["gone"], new["come"], new["shape"], old["shape"] = ("U8", [1], b"1"), ("U8", [1], b"2"), ("U8", [2], b"12"), ("U8", [1], b"1")
+    for name, tensors in (("old", old), ("new", new)):
+        (folder / "pair" / name).mkdir(parents=True)
+        make_safetensors.write(folder / "pair" / name / "model.safetensors", tensors)
 
 
 def fixtures(made):
@@ -83,15 +120,35 @@ def fixtures(made):
         yield path.parent.name, path
 
 
+def delta_jobs(old, new):
+    back = [("convert", "d.zt", "-o", "whole.zt"), ("verify", "--json", "d.zt"), ("verify", "--json", "d.zt", "--base", "old.zt"),
+            ("diff", "--json", "d.zt", new), ("extract", "d.zt", "-o", "back.safetensors"), ("id", "d.zt"), ("show", "d.zt", "F32.999[:9]")]
+    for options in ((), ("--zstd",), ("--zstd=planes",), ("--spec", "1.2"), ("--digest", "sha256", "-T", "2")):
+        make = [("convert", old, "-o", "old.zt"), ("convert", new, "--base", "old.zt", "-o", "d.zt", *options)]
+        yield "pairs", [*make, *back]
+        yield "pairs", [*make, ("convert", old, "--base", "d.zt", "-o", "e.zt", *options), ("convert", "e.zt", "-o", "again.zt")]
+    for options in ((), ("--rtol", "0.01"), ("--atol", "1e-4", "--rtol", "1e-3")):
+        yield "pairs", [("diff", "--json", *options, old, new), ("diff", *options, new, old)]
+
+
 def jobs(made):
     """(kind, commands): commands run one after the other in one folder."""
+    yield from delta_jobs(made / "pairs/pair/old", made / "pairs/pair/new")
+    number = collections.Counter()
     for kind, path in fixtures(made):
-        yield kind, [("inspect", "--json", path), ("verify", "--json", path)]
+        if kind == "pairs":
+            continue
+        number[kind] += 1
+        yield kind, [("inspect", "--json", path), ("verify", "--json", path), (*STATS, path)]
         options = [*OPTIONS, *SPECIAL.get(kind, []), *CONVERSIONS]
         if kind == "convert":  # the same few values in many types
             options = [(), *CONVERSIONS]
         elif kind in ("corpus", "npy-reject", "torch-pickles"):  # most of these are refused
             options = OPTIONS[:2]
+        elif kind in ("quantized", "schemes"):
+            options = [*OPTIONS[:1], *SPECIAL.get(kind, [])]
+        elif kind in ("planes", "zt2", "zt", "torch", "npy", "gguf"):  # there are many of these, which share what is tried
+            options = options[number[kind] % 2::2]
         for option_set in options:
             yield kind, [("convert", path, "-o", "out.zt", *option_set), ("verify", "--json", "out.zt")]
         if kind not in ("convert", "corpus", "npy-reject", "torch-pickles"):
@@ -130,6 +187,9 @@ def differences(commands, native, foreign):
     for command, one, other in zip(commands, native[0], foreign[0]):
         for what, a, b in zip(("exit status", "standard output", "standard error"), one, other):
             if a != b:
+                # from a little before the first byte that differs
+                at = 0 if isinstance(a, int) else max(0, len(os.path.commonprefix([a, b])) - 100)
+                a, b = (each if isinstance(each, int) else each[at:] for each in (a, b))
                 yield f"{' '.join(map(str, command))}: {what}\n  here:  {a!r:.300}\n  there: {b!r:.300}"
     for name in sorted(set(native[1]) | set(foreign[1])):
         a, b = native[1].get(name), foreign[1].get(name)
