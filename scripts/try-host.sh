@@ -6,18 +6,19 @@
 #
 # s390x is big-endian. --short builds the program and the tests of kernels alone, and compares each tenth job of every
 # format. FOLDER gets a sysroot, Debian's packages for ARCH unpacked (this machine's packages and apt
-# state are left alone), and the build. Needs qemu-user-static, what scripts/setup.sh installs, and build/release.
-# Exit status: 0 only where everything was there, was built, passed and came out equal.
+# state are left alone), the build, and in dist the wheel and the archive for that host, which have the form of this one's.
+# Needs qemu-user-static, what scripts/setup.sh installs, and build/release.
+# Exit status: 0 only where everything was there, was built, passed and came out equal; 77 where it cannot be tried, and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 . scripts/try-common.sh
-targets=(module_tests fuzz_targets ztstream) select=(-L "module|seeds") every=1 words=()
+targets=(module_tests fuzz_targets ztstream ztstream_c) select=(-L "module|seeds") every=1 words=()
 for word in "$@"; do
   case "$word" in
     --short)
       kernels=(planes_test compress_test digest_test transform_bytes_test transform_convert_test stats_test dequant_test)
-      targets=(ztstream "${kernels[@]}") select=(-R "^($(IFS='|' && echo "${kernels[*]}"))\$") every=10
+      targets=(ztstream ztstream_c "${kernels[@]}") select=(-R "^($(IFS='|' && echo "${kernels[*]}"))\$") every=10
       ;;
     *) words+=("$word") ;;
   esac
@@ -26,12 +27,12 @@ set -- "${words[@]}"
 case "${1:-}" in
   s390x) arch=$1 processor=s390x qemu=qemu-s390x-static ;;
   arm64) arch=$1 processor=aarch64 qemu=qemu-aarch64-static ;;
-  *) usage 2 10; exit 2 ;;
+  *) usage 2 11; exit 2 ;;
 esac
 triple=$processor-linux-gnu
 folder=${2:-build/host-$arch}
 native=build/release/bin/ztstream
-command -v "$qemu" >/dev/null || die "$qemu is missing: apt-get install qemu-user-static"
+command -v "$qemu" >/dev/null || code=77 die "$qemu is missing: apt-get install qemu-user-static"
 [ -x "$native" ] || die "build the release preset first: $native is what the files are compared with"
 mkdir -p "$folder"
 folder=$(realpath "$folder")
@@ -49,7 +50,7 @@ make_sysroot() {
   local apt=$folder/apt mirror suite=bookworm
   mkdir -p "$apt/lists/partial" "$apt/archives/partial"
   mirror=$(debian_mirror "$suite")
-  [ -n "$mirror" ] || die "this machine's apt has no source for $suite"
+  [ -n "$mirror" ] || code=77 die "this machine's apt has no source for $suite"
   echo "deb [arch=$arch signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
   : >"$apt/status"
   local options=(
@@ -58,7 +59,7 @@ make_sysroot() {
     -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
   )
-  apt-get "${options[@]}" -qq update
+  apt-get "${options[@]}" -qq -o APT::Update::Error-Mode=any update || code=77 die "$mirror does not answer"
   local package missing=()
   for package in "${packages[@]}"; do
     apt-cache "${options[@]}" show "$package" >/dev/null 2>&1 || missing+=("$package")
@@ -80,6 +81,23 @@ make_sysroot() {
 }
 [ -e "$folder/sysroot.done" ] || make_sysroot
 
+# What dpkg-query --admindir asks: who owns a file of the sysroot. scripts/make_wheel.py --host needs it.
+make_database() {
+  local deb name
+  rm -rf "$folder/dpkg"
+  mkdir -p "$folder/dpkg/info"
+  echo 1 >"$folder/dpkg/info/format"
+  for deb in "$folder"/apt/archives/*.deb; do
+    dpkg-deb -f "$deb" >"$folder/dpkg/control"
+    sed '/^Package:/a Status: install ok installed' "$folder/dpkg/control" && echo
+    name=$(sed -n 's/^Package: //p' "$folder/dpkg/control")
+    ! grep -q '^Multi-Arch: same' "$folder/dpkg/control" || name=$name:$arch
+    dpkg-deb --fsys-tarfile "$deb" | tar -t | sed -e 's,^\.,,' -e 's,/$,,' -e 's,^$,/.,' >"$folder/dpkg/info/$name.list"
+  done >"$folder/dpkg/status.new"
+  mv "$folder/dpkg/status.new" "$folder/dpkg/status"
+}
+[ -e "$folder/dpkg/status" ] || make_database
+
 start=$SECONDS
 export PKG_CONFIG_SYSROOT_DIR=$sysroot PKG_CONFIG_PATH=
 export PKG_CONFIG_LIBDIR=$sysroot/usr/lib/$triple/pkgconfig:$sysroot/usr/share/pkgconfig:$sysroot/usr/lib/pkgconfig
@@ -99,6 +117,13 @@ foreign=$folder/ztstream
 printf '#!/bin/sh\nexec %s -L "%s" "%s" "$@"\n' "$qemu" "$sysroot" "$folder/build/bin/ztstream" >"$foreign"
 chmod +x "$foreign"
 file -b "$folder/build/bin/ztstream" 2>/dev/null | cut -d, -f1-2 || true
+rm -rf "$folder/dist" "$folder/dist-here"
+mkdir "$folder/dist" "$folder/dist-here"
+for make in make_wheel make_release; do
+  SOURCE_DATE_EPOCH=0 /usr/bin/python3 -B scripts/$make.py build/release "$folder/dist-here" >/dev/null
+  SOURCE_DATE_EPOCH=0 /usr/bin/python3 -B scripts/$make.py --host "$folder" "$folder/build" "$folder/dist"
+done
+/usr/bin/python3 -B tests/lib/compare_releases.py "$folder/dist-here" "$folder/dist" || status=1
 /usr/bin/python3 -B tests/lib/worker_calls.py "$folder/build/bin/ztstream" "$qemu" -L "$sysroot" || status=1
 /usr/bin/python3 -B tests/lib/compare_hosts.py "$native" "$foreign" --every "$every" || status=1
 echo "try-host.sh: $arch: built in $((built - start)) s, tested in $((tested - built)) s, compared in $((SECONDS - tested)) s:" \
