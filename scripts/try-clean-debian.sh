@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Tries README's two commands in a clean Debian root, as a stranger's first five minutes would go.
 #
-#   scripts/try-clean-debian.sh FOLDER [--suite bookworm|trixie|sid] [--sources list|deb822] [--copy FILE]...
-#                               [--run COMMAND]... [--keep] [--cache]
+#   scripts/try-clean-debian.sh FOLDER [--suite bookworm|trixie|sid] [--arch arm64|s390x] [--sources list|deb822]
+#                               [--copy FILE]... [--run COMMAND]... [--keep] [--cache]
 #
 # Makes FOLDER (new or empty) with debootstrap from the mirror this machine's own apt uses, clones the last commit
 # into it, runs each COMMAND there (default: scripts/quickstart.sh, then scripts/test.sh) and prints how long each
-# step took. --suite is Debian 12 (bookworm, the default), 13 (trixie) or unstable (sid). --sources picks the form of the
+# step took. --suite is Debian 12 (bookworm, the default), 13 (trixie) or unstable (sid). --arch is another host than this
+# machine, whose programs qemu-user runs (the kernel is told so meanwhile). --sources picks the form of the
 # root's apt sources: one-line (default, as debootstrap leaves it) or deb822 (as the container images have it). --copy
 # puts a file into the root user's home, one above the clone. --cache keeps the root as it is once scripts/setup.sh has
 # run, for a week, in ${XDG_CACHE_HOME:-~/.cache}/ztstream, and begins with such a root where there is one.
@@ -19,17 +20,18 @@ cd "$(dirname "$0")/.."
 . scripts/try-common.sh
 
 given=("$@")
-root= suite=bookworm form=list keep=false cache=false
+root= suite=bookworm arch= form=list keep=false cache=false
 commands=() copies=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --suite) suite=${2:?bookworm, trixie or sid}; shift ;;
+    --arch) arch=${2:?arm64 or s390x}; shift ;;
     --sources) form=${2:?list or deb822}; shift ;;
     --copy) copies+=("${2:?a file}"); shift ;;
     --run) commands+=("${2:?a command}"); shift ;;
     --keep) keep=true ;;
     --cache) cache=true ;;
-    -h|--help) usage 2 18; exit 0 ;;
+    -h|--help) usage 2 19; exit 0 ;;
     -*) code=2 die "unknown option $1" ;;
     *) root=$1 ;;
   esac
@@ -37,6 +39,12 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$root" ] || code=2 die "name a folder for the root"
 case "$form" in list|deb822) ;; *) code=2 die "--sources is list or deb822" ;; esac
+case "$arch" in  # of ELF: its bytes 4 and 5, and 18 and 19
+  '') ;;
+  arm64) qemu=qemu-aarch64-static ident='\x02\x01' machine='\xb7\x00' ;;
+  s390x) qemu=qemu-s390x-static ident='\x02\x02' machine='\x00\x16' ;;
+  *) code=2 die "--arch is arm64 or s390x" ;;
+esac
 case "$suite" in bookworm) release='Debian 12' ;; trixie) release='Debian 13' ;; sid) release='Debian sid' ;; *) code=2 die "--suite is bookworm, trixie or sid" ;; esac
 [ ${#commands[@]} -gt 0 ] || commands=(scripts/quickstart.sh scripts/test.sh)
 [ ! -d "$root" ] || [ -z "$(ls -A "$root")" ] || code=2 die "$root is not empty"
@@ -60,10 +68,11 @@ reachable() {
   timeout 60 /usr/lib/apt/apt-helper -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20 \
     -o APT::Sandbox::User=root download-file "${mirror%/}/dists/$suite/InRelease" "$report.mirror" >/dev/null 2>&1
 }
-report=$(mktemp)
+report=$(mktemp) registered=
 cleanup() {
   umount -l "$root/proc" "$root/dev/shm" "$root/dev/pts" "$root/dev" 2>/dev/null || true
   rm -f "$report" "$report.mirror" "${saving:-}"
+  [ -z "$registered" ] || echo -1 >"$registered"
 }
 trap cleanup EXIT
 trap 'exit 130' INT
@@ -89,12 +98,25 @@ inside() {
 }
 
 kept=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ztstream
-saved=$kept/$suite-$form-$({ cat scripts/setup.sh && echo "$mirror $security"; } | sha256sum | cut -c 1-16).tar.zst
+saved=$kept/${arch:+$arch-}$suite-$form-$({ cat scripts/setup.sh && echo "$mirror $security"; } | sha256sum | cut -c 1-16).tar.zst
 save() {
   inside 'apt-get clean' && mkdir -p "$kept" && saving=$(mktemp -p "$kept") &&
     tar -C "$root" --one-file-system --exclude ./root/ztstream -I 'zstd -1 -T0' -cf "$saving" . &&
-    rm -f "$kept/$suite-$form"-* && mv "$saving" "$saved" || echo "the root is not kept" >&2
+    rm -f "${saved%-*}"-* && mv "$saving" "$saved" || echo "the root is not kept" >&2
 }
+
+# The kernel runs programs of --arch by qemu: in every root, so until this script ends, and no longer.
+binfmt=/proc/sys/fs/binfmt_misc
+if [ -n "$arch" ]; then
+  command -v "$qemu" >/dev/null || unable "$qemu is missing: apt-get install qemu-user-static"
+  [ -e "$binfmt/register" ] || mount -t binfmt_misc binfmt_misc "$binfmt" 2>/dev/null || unable "the kernel has no binfmt_misc"
+  if ! grep -qs "^interpreter .*/${qemu%-static}" "$binfmt"/*; then
+    others=$(printf '\\x00%.0s' {6..17})
+    printf '%s' ":ztstream-$arch:M::\x7fELF$ident$others$machine:\xff\xff\xff\xff\xff\xff$others\xff\xff:$(command -v "$qemu"):F" \
+      >"$binfmt/register" || unable "the kernel takes no interpreter"
+    registered=$binfmt/ztstream-$arch
+  fi
+fi
 
 mkdir -p "$root"
 root=$(realpath "$root")
@@ -114,7 +136,7 @@ else
   case "$mirror" in https:*) include=(--include=ca-certificates) ;; esac
   eval "$(apt-config shell http_proxy Acquire::http::Proxy https_proxy Acquire::https::Proxy)"
   export ${http_proxy+http_proxy} ${https_proxy+https_proxy} >/dev/null  # names none where none is set
-  step "debootstrap $suite (minimal)" timeout 900 debootstrap --variant=minbase "${include[@]}" "$suite" "$root" "$mirror" >/dev/null
+  step "debootstrap $suite (minimal)" timeout 1800 debootstrap ${arch:+--arch="$arch"} --variant=minbase "${include[@]}" "$suite" "$root" "$mirror" >/dev/null
   : >"$root/etc/ztstream-clean-root"
 fi
 
@@ -146,7 +168,7 @@ for command in "${commands[@]}"; do
   step "$command" inside "$command"
 done
 
-echo "--- a clean $release root, $form sources, $(nproc) cores"
+echo "--- a clean $release root${arch:+ of $arch}, $form sources, $(nproc) cores"
 cat "$report"
 if ! $keep; then
   cleanup

@@ -4,21 +4,23 @@
 # there. Debian 12 tries PyPy and CPython 3.9 as well; sid, which has torch and safetensors, compares 2,000 random files with
 # both. Prints how long each step took.
 #
-#   scripts/try-wheel.sh FOLDER [--wheel FILE] [--suite bookworm|trixie|sid]... [--keep]
+#   scripts/try-wheel.sh FOLDER [--wheel FILE] [--suite bookworm|trixie|sid]... [--arch arm64] [--keep]
 #
-# --wheel tries this one and builds none; --suite tries it there alone. FOLDER gets a root for each, which are made and removed
+# --wheel tries this one and builds none; --suite tries it there alone; --arch tries one that was built for another host, under
+# qemu-user, without what takes clocks there. FOLDER gets a root for each, which are made and removed
 # as by scripts/try-clean-debian.sh; that says what is needed. Exit status: that of the first step that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/try-common.sh
 
-folder= wheel= keep=() suites=()
+folder= wheel= keep=() suites=() arch=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --wheel) wheel=$(realpath "${2:?a file}"); shift ;;
     --suite) suites+=("${2:?bookworm, trixie or sid}"); shift ;;
+    --arch) arch=(--arch "${2:?arm64 or s390x}"); shift ;;
     --keep) keep=(--keep) ;;
-    -h|--help) usage 2 10; exit 0 ;;
+    -h|--help) usage 2 11; exit 0 ;;
     -*) code=2 die "unknown option $1" ;;
     *) folder=$1 ;;
   esac
@@ -26,6 +28,7 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$folder" ] || code=2 die "name a folder for the roots"
 [ ${#suites[@]} -gt 0 ] || suites=(bookworm trixie sid)
+[ ${#arch[@]} = 0 ] || [ -n "$wheel" ] || code=2 die "--arch needs --wheel FILE: scripts/try-host.sh builds for it"
 mkdir -p "$folder"
 
 if [ -z "$wheel" ]; then
@@ -43,7 +46,8 @@ tests+='ZT_INSTALLED=1 ../env/bin/python -B tests/python/${name}_test.py || exit
 plain='PYTHONPATH=$(echo ../env/lib/python3*/site-packages) ZT_INSTALLED=1 %s -B tests/python/plain_test.py'
 for suite in "${suites[@]}"; do
   more= count=60 runs=()
-  case $suite in
+  [ ${#arch[@]} = 0 ] || count=20
+  case $suite${arch:+-foreign} in
     bookworm)
       more=pypy3
       runs=(--run "$(printf "$plain" pypy3)"
@@ -51,9 +55,9 @@ for suite in "${suites[@]}"; do
           $apt_install python3.9-minimal libpython3.9-stdlib && $(printf "$plain" python3.9)") ;;
     sid) more='python3-torch python3-safetensors' count=2000 ;;
   esac
-  scripts/try-clean-debian.sh "$folder/$suite" --suite "$suite" "${keep[@]}" --copy "$wheel" \
+  scripts/try-clean-debian.sh "$folder/$suite" --suite "$suite" "${arch[@]}" "${keep[@]}" --copy "$wheel" \
     --run "apt-get -qq update && $apt_install python3-venv $judges $more" \
     --run 'python3 -m venv --system-site-packages ../env && unshare -n ../env/bin/pip -q install --no-index ../ztstream-*.whl' \
-    --run "../env/bin/python -V && ZT_COUNT=$count && export ZT_COUNT && $tests" \
+    --run "../env/bin/python -V && ZT_COUNT=$count && export ZT_COUNT ${arch:+ZT_SLOW=1} && $tests" \
     "${runs[@]}"
 done
