@@ -16,7 +16,12 @@
 
 #define XXH_INLINE_ALL
 #define XXH_VECTOR 2  // XXH_AVX2
+#if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
 #include <xxhash.h>
 
 namespace zt::kernel {
@@ -26,7 +31,11 @@ void UpdateAvx2(XXH3_state_t* state, const void* data, std::size_t size) {
 }
 }  // namespace
 }  // namespace zt::kernel
+#if defined(__clang__)
 #pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
 
 namespace zt::kernel {
 Xxh3Updater FastXxh3() {
