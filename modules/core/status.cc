@@ -41,17 +41,20 @@ Status IoError(std::string_view message) { return MakeStatus(StatusCode::kUnavai
 
 namespace {
 const Status kOutOfMemory = IoError("out of memory");
+
+// What strerror_r says: GNU's returns the text, which may be static; POSIX's, as musl has it, fills
+// the buffer.
+[[maybe_unused]] const char* TextOf(const char* text, const char*) { return text; }
+[[maybe_unused]] const char* TextOf(int, const char* buffer) { return buffer; }
 }  // namespace
 
 const Status& OutOfMemory() { return kOutOfMemory; }
 
 Status IoError(int error_number, std::string_view what) {
-  char buffer[128];
-  // The GNU strerror_r may return a static string instead of filling the buffer.
-  const char* text = strerror_r(error_number, buffer, sizeof buffer);
+  char buffer[128] = "unknown error";
   std::string message(what);
   message += ": ";
-  message += text;
+  message += TextOf(strerror_r(error_number, buffer, sizeof buffer), buffer);
   return IoError(message);
 }
 
