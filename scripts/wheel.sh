@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the library and the program, and writes the Python wheel, which holds both:
-# build/wheel/ztstream-VERSION-py3-none-manylinux_2_35_x86_64.whl on Debian 12: the oldest glibc that has what both use. It needs
+# build/wheel/ztstream-VERSION-py3-none-manylinux_2_34_x86_64.whl on Debian 12: the oldest glibc that has what both use. It needs
 # no network to be made or installed.
 #
 #   scripts/wheel.sh [--no-build] [BUILD_FOLDER]      default: build/release, configured and built if need be

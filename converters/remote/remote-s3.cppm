@@ -95,7 +95,7 @@ class S3Identity {
   // Counts the credentials, so that one of many refused requests renews them.
   std::uint64_t generation_ = 0;
   bool renewing_ = false;  // by one thread; the others use those that are there, or wait
-  std::condition_variable renewed_;
+  zt::internal::CondVar renewed_;
   std::int64_t next_renewal_ = 0;
   Status problem_;         // why the last renewal failed
   bool hopeless_ = false;  // and that it was urgent: who waited for it gives up

@@ -191,7 +191,7 @@ Status S3Identity::RenewLocked(const SharedSettings& settings, std::unique_lock<
   }
   lock.lock();
   renewing_ = false;
-  renewed_.notify_all();
+  renewed_.NotifyAll();
   const std::int64_t now = Now();
   if (variables != variables_) found = IoError("the environment was changed meanwhile");
   problem_ = found.status();
@@ -220,7 +220,7 @@ StatusOr<S3Identity::Known> S3Identity::Learn(const SharedSettings& settings,
   if (settings->no_sign_request) return known;
   while (!IsUsableLocked() || (credentials_->expires && Now() >= next_renewal_ && !renewing_)) {
     if (renewing_) {
-      while (renewing_) renewed_.wait(lock);
+      while (renewing_) renewed_.Wait(lock);
       if (hopeless_ && !IsUsableLocked()) return problem_;
       continue;
     }
@@ -266,7 +266,7 @@ bool S3Identity::Refresh(const SharedSettings& settings, const S3Name& name,
   if (code != "ExpiredToken" && code != "InvalidToken" && code != "TokenRefreshRequired" && !silent)
     return false;
   const bool waited = renewing_;
-  while (renewing_ && answer.tag == generation_) renewed_.wait(lock);
+  while (renewing_ && answer.tag == generation_) renewed_.Wait(lock);
   if (answer.tag == generation_ && !(waited && hopeless_)) (void)RenewLocked(settings, lock, true);
   return answer.tag != generation_;
 }

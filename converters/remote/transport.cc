@@ -504,16 +504,16 @@ void Transport::Resume(const std::shared_ptr<Exchange>& exchange) {
 
 HttpAnswer Transport::Perform(HttpRequest request) {
   std::mutex mutex;
-  std::condition_variable told;
+  zt::internal::CondVar told;
   std::optional<HttpAnswer> answer;
   request.done = [&](HttpAnswer given) {
     const std::lock_guard lock(mutex);
     answer = std::move(given);
-    told.notify_one();
+    told.NotifyOne();
   };
   (void)Start(std::move(request));
   std::unique_lock lock(mutex);
-  while (!answer) told.wait(lock);
+  while (!answer) told.Wait(lock);
   return *std::move(answer);
 }
 

@@ -359,7 +359,7 @@ StridedBands::Band& StridedBands::Take(const StridedView& view, std::uint64_t in
       if (band->users > 0) in_use += band->cost;
     }
     if (in_use == 0 || in_use + cost <= limit_) break;
-    changed_.wait(lock);
+    changed_.Wait(lock);
   }
   Buffer bytes = MakeRoom(cost, size);
   if (bytes.empty()) bytes = pool_.Take(size);
@@ -370,7 +370,7 @@ StridedBands::Band& StridedBands::Take(const StridedView& view, std::uint64_t in
 void StridedBands::Give(Band& band) {
   if (--band.users > 0) return;
   if (!band.status.ok()) bands_.remove_if([&](const Band& other) { return &other == &band; });
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 // Drops unused bands until `cost` fits, the least recently used first. Returns the memory of one of
@@ -417,7 +417,7 @@ Status StridedView::CopyFromBand(std::uint64_t index, const Box& box, std::uint6
   std::unique_lock lock(bands_->mutex_);
   StridedBands::Band& band = bands_->Take(*this, index, size, lock);
   if (!band.begun) Gather(band, box, lock);
-  bands_->changed_.wait(lock, [&] { return band.gathering == 0; });
+  while (band.gathering > 0) bands_->changed_.Wait(lock);
   const Status status = band.status;
   if (status.ok()) {
     lock.unlock();
@@ -451,7 +451,7 @@ void StridedView::Gather(StridedBands::Band& band, const Box& box,
     band.next_tile = kNoTile;
     if (band.status.ok()) band.status = status;
   }
-  if (--band.gathering == 0) bands_->changed_.notify_all();
+  if (--band.gathering == 0) bands_->changed_.NotifyAll();
 }
 
 // ---- HeldBytes ----------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class StridedBands {
   const std::uint64_t limit_;
   BufferPool pool_{0};  // freed buffers of the heap would stay with the process
   std::mutex mutex_;
-  std::condition_variable changed_;
+  zt::internal::CondVar changed_;
   std::list<Band> bands_;  // the most recently used last
 };
 

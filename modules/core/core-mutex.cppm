@@ -33,14 +33,16 @@ class __attribute__((scoped_lockable)) MutexLock {
   Mutex& mutex_;
 };
 
-// A condition variable for Mutex.
+// A condition variable for Mutex, and for std::mutex. Its Wait is the C library's: the one of
+// std::condition_variable would need the libstdc++ of GCC 12, and systems that are served have 11's.
 class CondVar {
  public:
-  // Releases `mutex` while waiting. Wake-ups may be spurious: call it in a loop.
+  // Releases the mutex while waiting. Wake-ups may be spurious: call it in a loop.
   inline void Wait(Mutex& mutex) __attribute__((requires_capability(mutex))) {
-    std::unique_lock<std::mutex> held(mutex.mutex_, std::adopt_lock);
-    variable_.wait(held);
-    held.release();
+    pthread_cond_wait(variable_.native_handle(), mutex.mutex_.native_handle());
+  }
+  inline void Wait(std::unique_lock<std::mutex>& lock) {
+    pthread_cond_wait(variable_.native_handle(), lock.mutex()->native_handle());
   }
   inline void NotifyOne() { variable_.notify_one(); }
   inline void NotifyAll() { variable_.notify_all(); }

@@ -97,14 +97,14 @@ using std::atomic, std::atomic_flag, std::memory_order, std::memory_order_acq_re
 // C
 using std::abs, std::abort, std::atexit, std::ceil, std::exit, std::fclose, std::fflush, std::FILE,
     std::floor, std::fopen, std::fputs, std::fread, std::free, std::frexp, std::fscanf, std::fwrite,
-    std::getenv, std::hypot, std::isalnum, std::isalpha, std::isdigit, std::isfinite, std::isinf,
-    std::isnan, std::isspace, std::ldexp, std::llround, std::log2, std::malloc, std::memchr,
-    std::memcmp, std::memcpy, std::memmove, std::memset, std::pow, std::printf, std::realloc,
-    std::round, std::signbit, std::snprintf, std::sqrt, std::strcmp, std::strlen, std::strtod,
-    std::strtol, std::strtoull, std::tolower, std::toupper, std::trunc, std::int16_t, std::int32_t,
-    std::int64_t, std::int8_t, std::intmax_t, std::intptr_t, std::max_align_t, std::nullptr_t,
-    std::ptrdiff_t, std::size_t, std::uint16_t, std::uint32_t, std::uint64_t, std::uint8_t,
-    std::uintmax_t, std::uintptr_t;
+    std::getenv, std::isalnum, std::isalpha, std::isdigit, std::isfinite, std::isinf, std::isnan,
+    std::isspace, std::ldexp, std::llround, std::log2, std::malloc, std::memchr, std::memcmp,
+    std::memcpy, std::memmove, std::memset, std::pow, std::printf, std::realloc, std::round,
+    std::signbit, std::snprintf, std::sqrt, std::strcmp, std::strlen, std::strtod, std::strtol,
+    std::strtoull, std::tolower, std::toupper, std::trunc, std::int16_t, std::int32_t, std::int64_t,
+    std::int8_t, std::intmax_t, std::intptr_t, std::max_align_t, std::nullptr_t, std::ptrdiff_t,
+    std::size_t, std::uint16_t, std::uint32_t, std::uint64_t, std::uint8_t, std::uintmax_t,
+    std::uintptr_t;
 // charconv
 using std::chars_format, std::from_chars, std::from_chars_result, std::to_chars,
     std::to_chars_result;
@@ -262,6 +262,9 @@ export using ::uint16_t;
 export using ::uint32_t;
 export using ::uint64_t;
 export using ::uint8_t;
+
+// What std::condition_variable is made of.
+export using ::pthread_cond_wait;
 
 // Comparisons of libstdc++'s iterators, found by argument-dependent lookup. Since GCC 16 they are
 // friends of the iterators, and libc++ has none.

@@ -103,6 +103,10 @@ class Wheel(Case):
         newest = newest_symbols(folder.iterdir())
         major, minor = newest["GLIBC"][:2]
         self.assertTrue(self.wheel.name.endswith(f"-manylinux_{major}_{minor}_{platform.machine()}.whl"), (self.wheel.name, newest))
+        if 'PRETTY_NAME="Debian GNU/Linux 12 ' in pathlib.Path("/etc/os-release").read_text():
+            # Where releases are made: RHEL 9 and Amazon Linux 2023 have this glibc, and the libstdc++ of GCC 11.
+            self.assertLessEqual(newest["GLIBC"], (2, 34))
+            self.assertLessEqual(newest["GLIBCXX"], (3, 4, 29))
 
     def test_installed(self):
         """Into a virtual environment without a network; then the library, the program and its command are the wheel's own."""
