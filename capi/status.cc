@@ -48,7 +48,7 @@ std::string_view WordsOf(Advice advice) {
 }
 
 Error ErrorOf(const absl::Status& status) {
-  Error error = {Message(status), FileOf(status).value_or(""), TensorOf(status).value_or("")};
+  Error error = {Message(status), FileOf(status).value_or(""), TensorOf(status).value_or(""), ""};
   error.fact = error.message.size();
   for (const Advice advice : AdviceOf(status)) {
     error.advice += (error.advice.empty() ? "" : " ") + std::string(AdviceName(advice));

@@ -26,7 +26,12 @@ class Quant : public TargetTest {
   }
   std::vector<float> RandomFloats(std::size_t count) {
     std::vector<float> out(count);
-    for (float& each : out) each = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+    for (float& each : out) {  // among them zeros, infinities and NaNs of either sign
+      const auto bits = static_cast<std::uint32_t>(random());
+      each =
+          std::bit_cast<float>(random() % 4 == 0 ? bits & 0xffc00000u & -(bits >> 20 & 1u) : bits);
+      if (random() % 8 == 0) each = std::bit_cast<float>(0x7f800000u | (bits & 0x80400000u));
+    }
     return out;
   }
 };
@@ -44,6 +49,11 @@ void ExpectSame(std::span<const float> got, std::span<const float> want) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(want[i])) << i;
     }
   }
+}
+
+void ExpectSameBits(std::span<const float> got, std::span<const float> want) {
+  ASSERT_EQ(got.size(), want.size());
+  EXPECT_EQ(std::memcmp(got.data(), want.data(), want.size_bytes()), 0);
 }
 
 // Bit `bit` of a row, the lowest of the first byte first.
@@ -135,18 +145,19 @@ TEST_P(Quant, ScalesRunsAndElements) {
             each_zero.push_back(zeros[(into + i) / group]);
             volatile float difference = zero ? x[i] - each_zero[i] : x[i];
             want[i] = difference * each_scale[i];
+            if (std::isnan(want[i])) want[i] = std::bit_cast<float>(0x7fc00000u);
           }
-          ExpectSame(got, want);
+          ExpectSameBits(got, want);
           got = x;
           ScaleEach(got, each_scale.data(), zero ? each_zero.data() : nullptr);
-          ExpectSame(got, want);
+          ExpectSameBits(got, want);
           if (!zero) continue;
           std::vector<std::uint32_t> groups;
           for (std::size_t i = 0; i < count; ++i)
             groups.push_back(static_cast<std::uint32_t>((into + i) / group));
           got = x;
           ScaleGathered(got, groups.data(), scales.data(), zeros.data());
-          ExpectSame(got, want);
+          ExpectSameBits(got, want);
         }
       }
     }

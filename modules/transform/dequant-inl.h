@@ -70,7 +70,12 @@ HWY_INLINE VI LoadSigned(const std::uint8_t* p) {
 HWY_INLINE VF Float(VI v) { return hn::ConvertTo(DF(), v); }
 HWY_INLINE VF Splat(float v) { return hn::Set(DF(), v); }
 HWY_INLINE VI Int(std::int32_t v) { return hn::Set(DI(), v); }
-HWY_INLINE void Put(VF v, float* out) { hn::StoreU(v, DF(), out); }
+// Which NaN is made, of two NaNs or of none, depends on the processor: it is stored as one.
+template <class D>
+HWY_INLINE void Store(D d, hn::Vec<D> v, float* out) {
+  hn::StoreU(hn::IfThenElse(hn::IsNaN(v), hn::Set(d, FloatFromBits(0x7fc00000)), v), d, out);
+}
+HWY_INLINE void Put(VF v, float* out) { Store(DF(), v, out); }
 
 // out[i] = scale * q[i], and out[i] = scale * q[i] - offset.
 HWY_INLINE void PutScaled(VF scale, VI q, float* out) { Put(hn::Mul(scale, Float(q)), out); }

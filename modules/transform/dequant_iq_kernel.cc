@@ -33,7 +33,7 @@ HWY_INLINE void PutSigned(float scale, std::uint64_t grid, std::uint64_t signs, 
   const std::uint64_t eight = (grid ^ signs) + (signs & 0x0101010101010101u);
   const auto d = hn::Set(DF8(), scale);
   for (std::size_t i = 0; i < 8; i += hn::Lanes(DF8())) {
-    hn::StoreU(hn::Mul(d, Coordinates(eight, i)), DF8(), out + i);
+    Store(DF8(), hn::Mul(d, Coordinates(eight, i)), out + i);
   }
 }
 
@@ -41,7 +41,7 @@ HWY_INLINE void PutSigned(float scale, std::uint64_t grid, std::uint64_t signs, 
 HWY_INLINE void PutShifted(float scale, std::uint64_t grid, float delta, float* out) {
   const auto d = hn::Set(DF8(), scale), shift = hn::Set(DF8(), delta);
   for (std::size_t i = 0; i < 8; i += hn::Lanes(DF8())) {
-    hn::StoreU(hn::Mul(d, hn::Add(Coordinates(grid, i), shift)), DF8(), out + i);
+    Store(DF8(), hn::Mul(d, hn::Add(Coordinates(grid, i), shift)), out + i);
   }
 }
 

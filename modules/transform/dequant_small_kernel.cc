@@ -125,8 +125,8 @@ void NVFP4(const std::uint8_t* in, float* out, std::size_t blocks) {
         for (std::size_t i = 0; i < 8; i += hn::Lanes(df)) {
           const auto low = hn::PromoteTo(di, hn::LoadU(di8, values + 8 * run + i));
           const auto high = hn::PromoteTo(di, hn::LoadU(di8, values + 16 + 8 * run + i));
-          hn::StoreU(hn::Mul(d, hn::ConvertTo(df, low)), df, to + i);
-          hn::StoreU(hn::Mul(d, hn::ConvertTo(df, high)), df, to + 8 + i);
+          Store(df, hn::Mul(d, hn::ConvertTo(df, low)), to + i);
+          Store(df, hn::Mul(d, hn::ConvertTo(df, high)), to + 8 + i);
         }
       }
     }

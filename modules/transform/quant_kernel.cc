@@ -3,6 +3,7 @@
 #include "transform/quant_kernel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 #pragma clang fp contract(off)
+
+constexpr std::uint32_t kNan = 0x7fc00000;
 
 void UnpackNibbles(const std::uint8_t* HWY_RESTRICT in, std::size_t bytes, bool high_first,
                    std::uint8_t* HWY_RESTRICT out) {
@@ -96,11 +99,18 @@ void ExpandE8m0(const std::uint8_t* HWY_RESTRICT in, float* HWY_RESTRICT out, st
   }
 }
 
+// Which NaN a product makes, of two NaNs or of none, depends on the processor: here it is always the
+// same.
+HWY_INLINE float Product(float x, float scale) {
+  const float product = x * scale;
+  return product == product ? product : std::bit_cast<float>(kNan);
+}
+
 HWY_INLINE void ScaleRun(float* HWY_RESTRICT x, std::size_t count, float scale) {
-  for (std::size_t i = 0; i < count; ++i) x[i] *= scale;
+  for (std::size_t i = 0; i < count; ++i) x[i] = Product(x[i], scale);
 }
 HWY_INLINE void ScaleRun(float* HWY_RESTRICT x, std::size_t count, float scale, float zero) {
-  for (std::size_t i = 0; i < count; ++i) x[i] = (x[i] - zero) * scale;
+  for (std::size_t i = 0; i < count; ++i) x[i] = Product(x[i] - zero, scale);
 }
 
 // kGroup: the size of groups if the compiler is to know it, else 0.
@@ -132,9 +142,9 @@ void ScaleRuns(float* x, std::size_t count, const float* scales, const float* ze
 void ScaleEach(float* HWY_RESTRICT x, std::size_t count, const float* HWY_RESTRICT scales,
                const float* HWY_RESTRICT zeros) {
   if (zeros == nullptr) {
-    for (std::size_t i = 0; i < count; ++i) x[i] *= scales[i];
+    for (std::size_t i = 0; i < count; ++i) x[i] = Product(x[i], scales[i]);
   } else {
-    for (std::size_t i = 0; i < count; ++i) x[i] = (x[i] - zeros[i]) * scales[i];
+    for (std::size_t i = 0; i < count; ++i) x[i] = Product(x[i] - zeros[i], scales[i]);
   }
 }
 
@@ -145,14 +155,16 @@ void ScaleGathered(float* HWY_RESTRICT x, std::size_t count,
 #if HWY_TARGET != HWY_SCALAR
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
+  const auto nan = hn::Set(d, std::bit_cast<float>(kNan));
   const std::size_t lanes = hn::Lanes(d);
   for (; i + lanes <= count; i += lanes) {
     const auto at = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(groups + i));
     const auto difference = hn::Sub(hn::LoadU(d, x + i), hn::GatherIndex(d, zeros, at));
-    hn::StoreU(hn::Mul(difference, hn::GatherIndex(d, scales, at)), d, x + i);
+    const auto product = hn::Mul(difference, hn::GatherIndex(d, scales, at));
+    hn::StoreU(hn::IfThenElse(hn::IsNaN(product), nan, product), d, x + i);
   }
 #endif
-  for (; i < count; ++i) x[i] = (x[i] - zeros[groups[i]]) * scales[groups[i]];
+  for (; i < count; ++i) x[i] = Product(x[i] - zeros[groups[i]], scales[groups[i]]);
 }
 
 }  // namespace zt::kernel::HWY_NAMESPACE

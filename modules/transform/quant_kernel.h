@@ -27,7 +27,8 @@ void WidenI8(const std::uint8_t* in, float* out, std::size_t count);
 void ExpandE8m0(const std::uint8_t* in, float* out, std::size_t count);
 
 // x[i] = (x[i] - zeros[k]) * scales[k], k = (into + i) / group: runs of elements with one scale.
-// `zeros` may be null. Two roundings, never fused.
+// `zeros` may be null. Two roundings, never fused. A NaN is 0x7fc00000, the positive
+// quiet one.
 void ScaleRuns(float* x, std::size_t count, const float* scales, const float* zeros,
                std::size_t into, std::size_t group);
 // The same with a scale for each element.

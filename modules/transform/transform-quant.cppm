@@ -40,7 +40,8 @@ void DecodeCodes(const CodeLayout& layout, const std::byte* bytes, std::uint64_t
                  unsigned shift, std::span<float> out);
 
 // x[i] = (x[i] - zeros[k]) * scales[k], k = (into + i) / group; `zeros` may be null. The difference
-// and the product are rounded to f32, each by itself.
+// and the product are rounded to f32, each by itself. A NaN is the positive quiet one, whatever the
+// processor makes of NaNs and infinities.
 void ScaleRuns(std::span<float> x, const float* scales, const float* zeros, std::size_t into,
                std::size_t group);
 // The same with a scale for each element.
