@@ -379,7 +379,7 @@ StatusOr<std::unique_ptr<Reader>> reader::internal::OpenObserved(std::shared_ptr
 }
 
 StatusOr<std::unique_ptr<Reader>> Reader::Open(const std::string& path) {
-  ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(OpenFile(path), path));
+  ZT_ASSIGN_OR_RETURN(auto bytes, WithFile(Store().Open(path), path));
   ZT_ASSIGN_OR_RETURN(auto reader,
                       WithFile(Open(std::move(bytes), {.find_shard = ShardsBeside(path)}), path));
   reader->state_->path = path;

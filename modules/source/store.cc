@@ -20,14 +20,28 @@ fs::path JournalOfFile(const fs::path& file) {
   return file.parent_path() / ("." + file.filename().string() + std::string(kJournal));
 }
 
-// Fails for a file that is changed at the moment, or where that was interrupted.
+// Fails for a file that is changed at the moment, or where that was interrupted. It is looked for
+// beside a link, and beside what that leads to.
 Status CheckNoJournal(const std::string& name) {
   std::error_code error;
-  const fs::path path(name), folder = path.has_parent_path() ? path.parent_path() : ".";
-  const bool own = fs::exists(JournalOfFile(path), error);
-  if (!own && !fs::exists(folder / kJournal, error)) return OkStatus();
-  return IoError("a delta is applied to " + (own ? name : folder.string()) +
-                 ", or that was interrupted; 'ztstream apply' to it goes on");
+  fs::path path(name);
+  for (;;) {
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    const bool own = fs::exists(JournalOfFile(path), error);
+    if (own || fs::exists(folder / kJournal, error))
+      return IoError("a delta is applied to " + (own ? path : folder).string() +
+                     ", or that was interrupted; 'ztstream apply' to it goes on");
+    if (!fs::is_symlink(fs::symlink_status(path, error))) return OkStatus();
+    path = fs::canonical(path, error);
+    if (error) return OkStatus();
+  }
+}
+
+// What was opened before the journal was there is compared at its end with what it was.
+template <class Bytes>
+Bytes Checked(const std::string& name, Bytes bytes) {
+  ZT_RETURN_IF_ERROR(CheckNoJournal(name));
+  return bytes;
 }
 
 Status NoUrls() { return Unsupported("URLs are not read here; download the file"); }
@@ -40,8 +54,7 @@ std::string JournalOf(const std::string& path) {
 }
 
 StatusOr<std::shared_ptr<ByteSource>> Store::Open(const std::string& name) {
-  ZT_RETURN_IF_ERROR(CheckNoJournal(name));
-  return OpenFile(name);
+  return Checked(name, OpenFile(name));
 }
 
 bool Store::IsFolder(const std::string& name) {
@@ -74,13 +87,13 @@ StatusOr<std::vector<ListedFile>> Store::ListBelow(const std::string&) { return 
 
 StatusOr<std::unique_ptr<Sink>> Store::Create(const std::string& name,
                                               const FileSinkOptions& options) {
+  ZT_RETURN_IF_ERROR(CheckNoJournal(name));
   return CreateFileSink(name, options);
 }
 
 StatusOr<std::shared_ptr<ByteSource>> Store::OpenForEachRead(const std::string& name) {
   if (!IsUrl(name)) {  // a URL has no descriptor
-    ZT_RETURN_IF_ERROR(CheckNoJournal(name));
-    return OpenFileForEachRead(name);
+    return Checked(name, OpenFileForEachRead(name));
   }
   ZT_ASSIGN_OR_RETURN(auto bytes, Open(name));
   if (bytes->sequential()) return Unsupported("its server does not support ranges");
