@@ -44,19 +44,22 @@ struct PatchRange {
   Place* place = nullptr;
   ComponentRange old, fresh;
   Octets runs;
+  std::uint64_t sum = 0;
 };
 using Batch = BatchOf<PatchRange>;
 
 class Patch {
  public:
   Patch(const std::string& path, TensorSource& old, TensorSource& fresh)
-      : path_(path), old_(old), fresh_(fresh) {}
+      : path_(path), folder_(IsFolder(path)), old_(old), fresh_(fresh) {}
 
   StatusOr<Applied> Write(const ApplyOptions& options) {
     ZT_RETURN_IF_ERROR(Match());
     if (old_.format() == "zt") ZT_RETURN_IF_ERROR(ReadManifest());
     ZT_RETURN_IF_ERROR(CheckShared());
-    ZT_ASSIGN_OR_RETURN(journal_, Journal::Create(JournalOf(path_)));
+    const fs::path path(path_);
+    const fs::path like = folder_ && !files_.empty() ? path / files_[0].name : path;
+    ZT_ASSIGN_OR_RETURN(journal_, Journal::Create(JournalOf(path_), like.string()));
     ZT_RETURN_IF_ERROR(AddTensors(options));
     for (const auto& [name, old] : files_of_model_) ZT_RETURN_IF_ERROR(AddFile(name, old));
     if (manifest_) ZT_RETURN_IF_ERROR(AddManifest());
@@ -70,27 +73,38 @@ class Patch {
     if (journal_->empty()) return std::move(result_);
     const Publication publication;  // a signal waits for what follows
     ZT_RETURN_IF_ERROR(journal_->Finish(files_));
-    ZT_RETURN_IF_ERROR(Replay(JournalOf(path_)));
+    ZT_RETURN_IF_ERROR(Replay(path_, false));
     return std::move(result_);
   }
 
  private:
-  // The number of a file of the checkpoint, which must lie in its folder.
-  StatusOr<std::uint32_t> FileOf(const std::string& name, std::uint64_t bytes) {
+  // That a file of the checkpoint lies in its folder.
+  Status CheckPlace(const std::string& name) const {
     std::error_code error;
-    const bool folder = fs::is_directory(path_, error);
-    const fs::path wanted = folder ? fs::path(path_) : fs::path(path_).parent_path();
+    const fs::path wanted = folder_ ? fs::path(path_) : fs::path(path_).parent_path();
     const fs::path at = fs::path(name).parent_path();
     const auto same = [&](const fs::path& a, const fs::path& b) {
       return fs::equivalent(a.empty() ? "." : a, b.empty() ? "." : b, error);
     };
-    if (!same(at, wanted) || (!folder && !same(name, path_)))
-      return WithFile(NotInPlace("it lies elsewhere than " + path_), name);
+    if (same(at, wanted) && (folder_ || same(name, path_))) return OkStatus();
+    return WithFile(NotInPlace("it lies elsewhere than " + path_), name);
+  }
+
+  // The number of a file, which is locked: another run may be given the file instead of the folder.
+  // That it can be written is found out first.
+  StatusOr<std::uint32_t> FileOf(const std::string& name) {
+    ZT_RETURN_IF_ERROR(CheckPlace(name));
     const auto [found, added] = numbers_.emplace(fs::path(name).filename().string(),
                                                  static_cast<std::uint32_t>(files_.size()));
     if (added) {
-      ZT_RETURN_IF_ERROR(OpenInPlace(name).status());  // that it can be written is found out first
-      files_.push_back({found->first, bytes});
+      ZT_RETURN_IF_ERROR(OpenInPlace(name).status());
+      if (folder_) {
+        ZT_ASSIGN_OR_RETURN(locks_.emplace_back(), LockPath(name));
+      }
+      std::error_code error;
+      const std::uint64_t bytes = fs::file_size(name, error);
+      if (error) return WithFile(IoError(error.value(), "cannot tell its size"), name);
+      files_.push_back({found->first, bytes, bytes});
     }
     return found->second;
   }
@@ -106,6 +120,7 @@ class Patch {
       const Object& object = old_.objects()[i];
       const auto found = by_name.find(object.name);
       if (IsFile(object) && old_.format() != "zt") {
+        ZT_RETURN_IF_ERROR(CheckPlace(old_.file({i, 0})));
         if (found == by_name.end()) {
           result_.warnings.push_back("file " + Quote(FileEntryOf(object, 0).path) +
                                      " is not in the delta, and stays as it is");
@@ -158,8 +173,7 @@ class Patch {
       if (!extent || extent->length != mine.bytes || !extent->bytes->descriptor())
         return NotInPlace("its bytes do not lie in a file as they are");
       const std::string& name = extent->bytes->name();
-      ZT_ASSIGN_OR_RETURN(const std::uint32_t file,
-                          FileOf(name, extent->bytes->size().value_or(0)));
+      ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(name));
       places_.push_back({{i, c}, {j, d}, *extent, file});
     }
     return alike ? OkStatus() : NotInPlace("the delta changes its type or shape");
@@ -227,8 +241,10 @@ class Patch {
       return ReadComponents(ranges, pool, batch.input);
     };
     const auto compare = [](Batch& batch) {
-      for (PatchRange& range : batch.ranges)
+      for (PatchRange& range : batch.ranges) {
         PutRuns(range.old.bytes, range.fresh.bytes, range.runs);
+        if (!range.runs.empty()) range.sum = SumOf(range.fresh.bytes);
+      }
       return OkStatus();
     };
     const auto add = [&](Batch& batch) -> Status {
@@ -237,8 +253,9 @@ class Patch {
         if (place.digest != nullptr) place.digest->Update(range.fresh.bytes);
         if (range.runs.empty()) continue;
         place.changed = true;
-        ZT_RETURN_IF_ERROR(
-            journal_->AddBlock(place.file, place.extent.offset + range.old.offset, range.runs));
+        ZT_RETURN_IF_ERROR(journal_->AddBlock({place.file, place.extent.offset + range.old.offset,
+                                               range.fresh.bytes.size(), range.sum},
+                                              range.runs));
         result_.bytes += range.runs.size();
       }
       return OkStatus();
@@ -263,20 +280,27 @@ class Patch {
     return pipeline.Drain(added);
   }
 
-  // A file of the model in a folder: all of it.
+  // A file of the model in a folder: by pieces if its size stays, else all of it.
   Status AddFile(std::uint32_t fresh, std::uint32_t old) {
-    const auto read = [](TensorSource& source, std::uint32_t i) -> StatusOr<Octets> {
-      Octets bytes(source.objects()[i].components[0].bytes);
-      ZT_RETURN_IF_ERROR(AtTensor(source, {i, 0}, source.Read({i, 0}, 0, bytes)));
-      return bytes;
-    };
-    ZT_ASSIGN_OR_RETURN(const Octets was, read(old_, old));
-    ZT_ASSIGN_OR_RETURN(const Octets is, read(fresh_, fresh));
-    if (was == is) return OkStatus();
-    ++result_.files;
-    result_.bytes += is.size();
-    ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(old_.file({old, 0}), is.size()));
-    return journal_->AddBytes(file, 0, was, is);
+    const std::uint64_t bytes = fresh_.objects()[fresh].components[0].bytes;
+    const bool stays = bytes == old_.objects()[old].components[0].bytes;
+    std::optional<std::uint32_t> file;
+    Octets was, is;
+    for (std::uint64_t at = 0; at < bytes || (at == 0 && !stays); at += kChunk) {
+      is.resize(std::min(kChunk, bytes - at));
+      was.resize(stays ? is.size() : 0);
+      ZT_RETURN_IF_ERROR(AtTensor(old_, {old, 0}, old_.Read({old, 0}, at, was)));
+      ZT_RETURN_IF_ERROR(AtTensor(fresh_, {fresh, 0}, fresh_.Read({fresh, 0}, at, is)));
+      if (stays && was == is) continue;
+      if (!file) {
+        ZT_ASSIGN_OR_RETURN(file, FileOf(old_.file({old, 0})));
+        files_[*file].bytes = bytes;
+        ++result_.files;
+      }
+      result_.bytes += is.size();
+      ZT_RETURN_IF_ERROR(journal_->AddBytes(*file, at, was, is));
+    }
+    return OkStatus();
   }
 
   // Takes the manifest of a .zt file apart, if this is one that is encoded again as it is.
@@ -343,18 +367,25 @@ class Patch {
     manifest_->attributes = fresh_.attributes();
     ZT_ASSIGN_OR_RETURN(const Octets end, End(*manifest_));
     if (end == old_end_) return OkStatus();
-    ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(path_, 0));
+    ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(path_));
     files_[file].bytes = manifest_at_ + end.size();
     return journal_->AddBytes(file, manifest_at_, old_end_, end);
   }
 
+  static bool IsFolder(const fs::path& path) {
+    std::error_code error;
+    return fs::is_directory(path, error);
+  }
+
   const std::string& path_;
+  const bool folder_;
   TensorSource& old_;
   TensorSource& fresh_;
   std::vector<Place> places_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> files_of_model_;  // fresh, old
   std::vector<PatchedFile> files_;
   std::map<std::string, std::uint32_t> numbers_;
+  std::vector<std::shared_ptr<void>> locks_;
   std::unique_ptr<Journal> journal_;
   std::optional<Manifest> manifest_;  // of a .zt file
   std::uint64_t manifest_at_ = 0;
@@ -365,11 +396,10 @@ class Patch {
 }  // namespace
 
 StatusOr<bool> FinishJournal(const std::string& path) {
-  const std::string journal = JournalOf(path);
   std::error_code error;
-  if (!fs::exists(journal, error)) return false;
+  if (!fs::exists(fs::symlink_status(JournalOf(path), error))) return false;
   const Publication publication;
-  ZT_RETURN_IF_ERROR(Replay(journal));
+  ZT_RETURN_IF_ERROR(Replay(path, true));
   return true;
 }
 

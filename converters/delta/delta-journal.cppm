@@ -11,25 +11,37 @@ namespace zt::delta::internal {
 
 // What is read of a file at once.
 inline constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
+inline constexpr std::uint64_t kMostRange = 4 * kChunk;
 
 // Appends the bytes of `fresh` that differ from those of `old`, which may be fewer.
 void PutRuns(std::span<const std::byte> old, std::span<const std::byte> fresh,
              std::vector<std::byte>& out);
 
 struct PatchedFile {
-  std::string name;         // in the folder of the journal
-  std::uint64_t bytes = 0;  // at the end
+  std::string name;          // in the folder of the journal
+  std::uint64_t before = 0;  // its bytes
+  std::uint64_t bytes = 0;   // at the end
 };
+
+// What a range has become, so that a journal is not replayed over other bytes than it was made for.
+std::uint64_t SumOf(std::span<const std::byte> range);
 
 // Writes a journal. Errors name its file.
 class Journal {
  public:
-  static StatusOr<std::unique_ptr<Journal>> Create(const std::string& path);
+  // Who may not read `like`, a file of the checkpoint, may not read the journal.
+  static StatusOr<std::unique_ptr<Journal>> Create(const std::string& path,
+                                                   const std::string& like);
   // True if nothing was added.
   bool empty() const;
 
-  // Adds what PutRuns made, of bytes that lie at `offset` of a file, by its number.
-  Status AddBlock(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> runs);
+  // A range of a file, by its number: what it becomes, as PutRuns made it of what it is.
+  struct Range {
+    std::uint32_t file = 0;
+    std::uint64_t offset = 0, length = 0;  // at most kMostRange
+    std::uint64_t sum = 0;                 // SumOf what it becomes
+  };
+  Status AddBlock(const Range& range, std::span<const std::byte> runs);
   // What is new of `fresh`, which replaces `old` at `offset`; all, if there may be no such old bytes.
   Status AddBytes(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
                   std::span<const std::byte> fresh);
@@ -44,7 +56,8 @@ class Journal {
   std::uint64_t bytes_ = 0;
 };
 
-// Writes what a journal says to the files in its folder, and removes it.
-Status Replay(const std::string& path);
+// Writes what the journal of a checkpoint says to its files, and removes it. With `again` it is one of
+// an earlier run: before anything is written, files are locked, and it is refused unless it fits them.
+Status Replay(const std::string& checkpoint, bool again);
 
 }  // namespace zt::delta::internal

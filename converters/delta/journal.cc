@@ -1,9 +1,15 @@
 // zt.convert.delta:journal — all new bytes go to a file beside a checkpoint first, which is replayed
 // until it is gone: after a kill at any moment there is one version or the other.
 //
-//   "ztapply1", then blocks: u32 file, u32 bytes of runs, u64 offset, runs: u16 skipped, u16 bytes, bytes
-//   the files: u32 length of the name, name, u64 size; u64 offset of their list, u64 XXH3 of all before
+//   "ztapply2", then blocks: u32 file, u32 bytes of runs, u64 offset and u64 length of a range, u64 XXH3 of
+//   what it becomes, runs: u16 skipped, u16 bytes, bytes
+//   the files: u32 length of the name, name, u64 size before, u64 size; u64 offset of their list, u64 XXH3
+//   of all before
 module;
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/little_endian.h"
 #include "core/status_macros.h"
@@ -25,8 +31,8 @@ using zt::internal::LoadLittle;
 using zt::internal::StoreLittle;
 using Octets = std::vector<std::byte>;
 
-constexpr std::string_view kMagic = "ztapply1";
-constexpr std::size_t kBlockHead = 16, kRunHead = 4, kEnd = 16;
+constexpr std::string_view kMagic = "ztapply2";
+constexpr std::size_t kBlockHead = 32, kRunHead = 4, kEnd = 16;
 // Runs with fewer equal bytes between them are one; changes farther apart are written apart.
 constexpr std::size_t kJoin = kRunHead, kApart = 64 << 10;
 
@@ -36,7 +42,7 @@ void Put(Octets& out, std::uint64_t number, std::size_t width) {
 }
 
 // The XXH3 of what was hashed.
-std::uint64_t SumOf(Hasher& hasher) {
+std::uint64_t Sum(Hasher& hasher) {
   const std::string text = hasher.Finish();
   return std::stoull(text.substr(text.find(':') + 1), nullptr, 16);
 }
@@ -60,25 +66,42 @@ StatusOr<std::vector<PatchedFile>> ReadFiles(ByteSource& journal, std::uint64_t&
   }));
   end = LoadLittle(tail.data(), 8);
   if (std::memcmp(magic.data(), kMagic.data(), magic.size()) != 0 ||
-      SumOf(*hasher) != LoadLittle(&tail[8], 8) || end > bytes - kEnd)
+      Sum(*hasher) != LoadLittle(&tail[8], 8) || end > bytes - kEnd)
     return BadJournal();
   Octets list(bytes - kEnd - end);
   ZT_RETURN_IF_ERROR(journal.ReadAt(end, list));
   std::vector<PatchedFile> files;
   for (std::span<const std::byte> rest(list); !rest.empty();) {
     const std::uint64_t length = rest.size() < 4 ? rest.size() : LoadLittle(rest.data(), 4);
-    if (rest.size() < 12 || length > rest.size() - 12) return BadJournal();
+    if (rest.size() < 20 || length > rest.size() - 20) return BadJournal();
     PatchedFile& file = files.emplace_back();
     file.name.assign(reinterpret_cast<const char*>(rest.data()) + 4, length);
-    file.bytes = LoadLittle(&rest[4 + length], 8);
-    rest = rest.subspan(12 + length);
-    if (file.name.empty() || file.name.find('/') != file.name.npos) return BadJournal();
+    file.before = LoadLittle(&rest[4 + length], 8);
+    file.bytes = LoadLittle(&rest[12 + length], 8);
+    rest = rest.subspan(20 + length);
+    if (file.name.empty() || file.name.starts_with('.') || file.name.find('/') != file.name.npos)
+      return BadJournal();
   }
   return files;
 }
 
+// Calls take(where in the range, bytes) for each run that has bytes.
+Status ForEachRun(std::span<const std::byte> runs, std::uint64_t length,
+                  const std::function<Status(std::uint64_t, std::span<const std::byte>)>& take) {
+  for (std::uint64_t at = 0; !runs.empty();) {
+    const std::uint64_t bytes = runs.size() < kRunHead ? runs.size() : LoadLittle(&runs[2], 2);
+    if (runs.size() < kRunHead || bytes > runs.size() - kRunHead) return BadJournal();
+    at += LoadLittle(runs.data(), 2);
+    if (at > length || bytes > length - at) return BadJournal();
+    if (bytes > 0) ZT_RETURN_IF_ERROR(take(at, runs.subspan(kRunHead, bytes)));
+    at += bytes;
+    runs = runs.subspan(kRunHead + bytes);
+  }
+  return OkStatus();
+}
+
 // Writes the runs of a block. Those that are near to each other go with what lies between.
-Status WriteRuns(std::span<const std::byte> runs, std::uint64_t offset, ByteSource& old,
+Status WriteRuns(std::span<const std::byte> runs, const Journal::Range& range, ByteSource& old,
                  Sink& fresh) {
   struct Run {
     std::uint64_t at;
@@ -93,29 +116,156 @@ Status WriteRuns(std::span<const std::byte> runs, std::uint64_t offset, ByteSour
     std::uint64_t filled = begin;
     for (const Run& run : near) filled += filled == run.at ? run.bytes.size() : 0;
     if (filled != begin + merged.size()) ZT_RETURN_IF_ERROR(old.ReadAt(begin, merged));
-    for (const Run& run : near) {
-      if (!run.bytes.empty())
-        std::memcpy(&merged[run.at - begin], run.bytes.data(), run.bytes.size());
-    }
+    for (const Run& run : near)
+      std::memcpy(&merged[run.at - begin], run.bytes.data(), run.bytes.size());
     near.clear();
     const std::span<const std::byte> piece[] = {merged};
     return fresh.WriteAt(begin, piece);
   };
-  while (!runs.empty()) {
-    const std::uint64_t bytes = runs.size() < kRunHead ? runs.size() : LoadLittle(&runs[2], 2);
-    if (runs.size() < kRunHead || bytes > runs.size() - kRunHead) return BadJournal();
-    const std::uint64_t skip = LoadLittle(runs.data(), 2);
-    offset += skip;
-    if (bytes > 0) {
-      if (!near.empty() && offset - near.back().at - near.back().bytes.size() > kApart)
-        ZT_RETURN_IF_ERROR(write());
-      near.push_back({offset, runs.subspan(kRunHead, bytes)});
-    }
-    offset += bytes;
-    runs = runs.subspan(kRunHead + bytes);
-  }
+  ZT_RETURN_IF_ERROR(ForEachRun(
+      runs, range.length, [&](std::uint64_t at, std::span<const std::byte> bytes) -> Status {
+        const std::uint64_t offset = range.offset + at;
+        if (!near.empty() && offset - near.back().at - near.back().bytes.size() > kApart)
+          ZT_RETURN_IF_ERROR(write());
+        near.push_back({offset, bytes});
+        return OkStatus();
+      }));
   return write();
 }
+
+// True if the runs make of a range what they were made for. So they do before, after and in the midst
+// of writing them; not of other bytes.
+StatusOr<bool> Fits(std::span<const std::byte> runs, const Journal::Range& range, ByteSource& old) {
+  Octets bytes(range.length);
+  const std::uint64_t there = old.size().value_or(0);
+  if (there > range.offset)
+    ZT_RETURN_IF_ERROR(old.ReadAt(
+        range.offset, std::span(bytes).first(std::min(range.length, there - range.offset))));
+  ZT_RETURN_IF_ERROR(
+      ForEachRun(runs, range.length, [&](std::uint64_t at, std::span<const std::byte> run) {
+        std::memcpy(&bytes[at], run.data(), run.size());
+        return OkStatus();
+      }));
+  return SumOf(bytes) == range.sum;
+}
+
+// A journal that others may have put there is not replayed.
+Status CheckOwner(const std::string& journal, const std::string& checkpoint) {
+  struct stat own = {}, theirs = {};
+  if (::lstat(journal.c_str(), &own) != 0 || ::stat(checkpoint.c_str(), &theirs) != 0)
+    return IoError(errno, "cannot look at it");
+  if (S_ISREG(own.st_mode) && (own.st_uid == theirs.st_uid || own.st_uid == ::geteuid()))
+    return OkStatus();
+  return InvalidData(
+      "it is a link, or of another owner than the checkpoint, so nothing is written "
+      "by it; remove it");
+}
+
+// A journal, and the file of the checkpoint that is in use.
+class Replayer {
+ public:
+  static StatusOr<std::unique_ptr<Replayer>> Open(const std::string& checkpoint, bool again) {
+    auto made = std::make_unique<Replayer>();
+    made->path_ = JournalOf(checkpoint);
+    if (again) ZT_RETURN_IF_ERROR(WithFile(CheckOwner(made->path_, checkpoint), made->path_));
+    ZT_ASSIGN_OR_RETURN(made->journal_, WithFile(OpenFile(made->path_), made->path_));
+    ZT_ASSIGN_OR_RETURN(made->files_,
+                        WithFile(ReadFiles(*made->journal_, made->end_), made->path_));
+    std::error_code error;
+    const fs::path path(checkpoint);
+    const bool folder = fs::is_directory(path, error);
+    if (!folder && (made->files_.size() != 1 || made->files_[0].name != path.filename()))
+      return WithFile(BadJournal(), made->path_);
+    made->folder_ = folder ? path : path.parent_path();
+    for (const PatchedFile& file : made->files_) {
+      if (!again || !folder) continue;  // the caller has locked it
+      ZT_ASSIGN_OR_RETURN(made->locks_.emplace_back(),
+                          LockPath((made->folder_ / file.name).string()));
+    }
+    return made;
+  }
+
+  // That it fits what lies there. Changes nothing.
+  Status Check() {
+    const auto changed = [&](const std::string& name) {
+      return WithFile(InvalidData("it was made for other bytes than those of " + Quote(name) +
+                                  ", which was replaced meanwhile; remove it"),
+                      path_);
+    };
+    for (const PatchedFile& file : files_) {
+      std::error_code error;
+      const std::uint64_t now = fs::file_size(folder_ / file.name, error);
+      if (error || now < std::min(file.before, file.bytes) ||
+          now > std::max(file.before, file.bytes))
+        return changed(file.name);
+    }
+    return ForEachBlock([&](const Journal::Range& range, const Octets& runs) -> Status {
+      ZT_ASSIGN_OR_RETURN(const bool fits, Fits(runs, range, *old_));
+      return fits ? OkStatus() : changed(files_[range.file].name);
+    });
+  }
+
+  Status Write() {
+    const auto write = [&](const Journal::Range& range, const Octets& runs) -> Status {
+      if (fresh_ == nullptr) {
+        ZT_ASSIGN_OR_RETURN(fresh_, OpenInPlace(old_->name()));
+      }
+      return WriteRuns(runs, range, *old_, *fresh_);
+    };
+    if (const Status status = ForEachBlock(write); !status.ok()) {
+      return Annotate(status,
+                      "the checkpoint is changed in part, and 'ztstream apply' to it goes on");
+    }
+    return RemoveFile(path_);
+  }
+
+ private:
+  template <class Take>
+  Status ForEachBlock(const Take& take) {
+    Octets runs;
+    for (std::uint64_t at = kMagic.size(); at < end_;) {
+      std::array<std::byte, kBlockHead> head;
+      ZT_RETURN_IF_ERROR(WithFile(journal_->ReadAt(at, head), path_));
+      const Journal::Range range = {static_cast<std::uint32_t>(LoadLittle(head.data(), 4)),
+                                    LoadLittle(&head[8], 8), LoadLittle(&head[16], 8),
+                                    LoadLittle(&head[24], 8)};
+      const std::uint64_t bytes = LoadLittle(&head[4], 4);
+      if (range.file >= files_.size() || bytes > end_ - at || range.length > kMostRange ||
+          range.offset > ~range.length)
+        return WithFile(BadJournal(), path_);
+      runs.resize(bytes);
+      ZT_RETURN_IF_ERROR(WithFile(journal_->ReadAt(at + kBlockHead, runs), path_));
+      ZT_RETURN_IF_ERROR(Use(range.file));
+      ZT_RETURN_IF_ERROR(WithFile(take(range, runs), old_->name()));
+      at += kBlockHead + bytes;
+    }
+    return Use(files_.size());
+  }
+
+  // Opens the file, after the one before is complete.
+  Status Use(std::size_t file) {
+    if (file == used_) return OkStatus();
+    if (fresh_ != nullptr)
+      ZT_RETURN_IF_ERROR(WithFile(fresh_->Finish(files_[used_].bytes), fresh_->name()));
+    fresh_ = nullptr;
+    old_ = nullptr;
+    used_ = file;
+    if (file == files_.size()) return OkStatus();
+    const std::string name = (folder_ / files_[file].name).string();
+    ZT_ASSIGN_OR_RETURN(old_, WithFile(OpenFile(name), name));
+    return OkStatus();
+  }
+
+  std::string path_;
+  fs::path folder_;
+  std::shared_ptr<ByteSource> journal_;
+  std::uint64_t end_ = 0;  // of the blocks
+  std::vector<PatchedFile> files_;
+  std::vector<std::shared_ptr<void>> locks_;
+  std::size_t used_ = ~std::size_t{0};  // the file that is open
+  std::shared_ptr<ByteSource> old_;
+  std::unique_ptr<Sink> fresh_;
+};
 
 }  // namespace
 
@@ -146,21 +296,27 @@ void PutRuns(std::span<const std::byte> old, std::span<const std::byte> fresh,
   }
 }
 
-StatusOr<std::unique_ptr<Journal>> Journal::Create(const std::string& path) {
+std::uint64_t SumOf(std::span<const std::byte> range) {
+  const auto hasher = MakeHasher(DigestKind::kXxh3);
+  hasher->Update(range);
+  return Sum(*hasher);
+}
+
+StatusOr<std::unique_ptr<Journal>> Journal::Create(const std::string& path,
+                                                   const std::string& like) {
   auto journal = std::make_unique<Journal>();
-  ZT_ASSIGN_OR_RETURN(journal->sink_, CreateFileSink(path, {.overwrite = true}));
+  ZT_ASSIGN_OR_RETURN(journal->sink_, CreateFileSink(path, {.overwrite = true, .like = like}));
   ZT_RETURN_IF_ERROR(journal->Append(std::as_bytes(std::span(kMagic))));
   return journal;
 }
 
 bool Journal::empty() const { return bytes_ == kMagic.size(); }
 
-Status Journal::AddBlock(std::uint32_t file, std::uint64_t offset,
-                         std::span<const std::byte> runs) {
+Status Journal::AddBlock(const Range& range, std::span<const std::byte> runs) {
   Octets head;
-  Put(head, file, 4);
+  Put(head, range.file, 4);
   Put(head, runs.size(), 4);
-  Put(head, offset, 8);
+  for (const std::uint64_t number : {range.offset, range.length, range.sum}) Put(head, number, 8);
   ZT_RETURN_IF_ERROR(Append(head));
   return Append(runs);
 }
@@ -168,12 +324,14 @@ Status Journal::AddBlock(std::uint32_t file, std::uint64_t offset,
 Status Journal::AddBytes(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
                          std::span<const std::byte> fresh) {
   if (old.size() != fresh.size()) old = {};
-  if (fresh.empty()) return AddBlock(file, offset, {});  // the size changes alone
+  // Of a file that becomes empty, the size changes alone.
+  if (fresh.empty()) return AddBlock({file, offset, 0, SumOf({})}, {});
   for (std::uint64_t at = 0; at < fresh.size(); at += kChunk) {
+    const auto piece = fresh.subspan(at, std::min<std::uint64_t>(kChunk, fresh.size() - at));
     Octets runs;
-    PutRuns(old.subspan(std::min<std::uint64_t>(at, old.size())),
-            fresh.subspan(at, std::min<std::uint64_t>(kChunk, fresh.size() - at)), runs);
-    if (!runs.empty()) ZT_RETURN_IF_ERROR(AddBlock(file, offset + at, runs));
+    PutRuns(old.subspan(std::min<std::uint64_t>(at, old.size())), piece, runs);
+    if (runs.empty()) continue;
+    ZT_RETURN_IF_ERROR(AddBlock({file, offset + at, piece.size(), SumOf(piece)}, runs));
   }
   return OkStatus();
 }
@@ -184,12 +342,13 @@ Status Journal::Finish(std::span<const PatchedFile> files) {
     Put(end, file.name.size(), 4);
     const auto name = std::as_bytes(std::span(file.name));
     end.insert(end.end(), name.begin(), name.end());
+    Put(end, file.before, 8);
     Put(end, file.bytes, 8);
   }
   Put(end, bytes_, 8);
   ZT_RETURN_IF_ERROR(Append(end));
   Octets digest;
-  Put(digest, SumOf(*hasher_), 8);
+  Put(digest, Sum(*hasher_), 8);
   ZT_RETURN_IF_ERROR(Append(digest));
   return WithFile(sink_->Finish(bytes_), sink_->name());
 }
@@ -201,32 +360,10 @@ Status Journal::Append(std::span<const std::byte> bytes) {
   return WithFile(sink_->Append(piece), sink_->name());
 }
 
-Status Replay(const std::string& path) {
-  ZT_ASSIGN_OR_RETURN(const auto journal, WithFile(OpenFile(path), path));
-  std::uint64_t end = 0;
-  ZT_ASSIGN_OR_RETURN(const auto files, WithFile(ReadFiles(*journal, end), path));
-  std::vector<std::shared_ptr<ByteSource>> old;
-  std::vector<std::unique_ptr<Sink>> fresh;
-  for (const PatchedFile& file : files) {
-    const std::string name = (fs::path(path).parent_path() / file.name).string();
-    ZT_ASSIGN_OR_RETURN(old.emplace_back(), WithFile(OpenFile(name), name));
-    ZT_ASSIGN_OR_RETURN(fresh.emplace_back(), OpenInPlace(name));
-  }
-  Octets runs;
-  for (std::uint64_t at = kMagic.size(); at < end;) {
-    std::array<std::byte, kBlockHead> head;
-    ZT_RETURN_IF_ERROR(WithFile(journal->ReadAt(at, head), path));
-    const std::uint64_t file = LoadLittle(head.data(), 4), bytes = LoadLittle(&head[4], 4);
-    if (file >= files.size() || bytes > end - at) return WithFile(BadJournal(), path);
-    runs.resize(bytes);
-    ZT_RETURN_IF_ERROR(WithFile(journal->ReadAt(at + kBlockHead, runs), path));
-    const Status written = WriteRuns(runs, LoadLittle(&head[8], 8), *old[file], *fresh[file]);
-    ZT_RETURN_IF_ERROR(WithFile(written, fresh[file]->name()));
-    at += kBlockHead + bytes;
-  }
-  for (std::size_t i = 0; i < files.size(); ++i)
-    ZT_RETURN_IF_ERROR(WithFile(fresh[i]->Finish(files[i].bytes), fresh[i]->name()));
-  return RemoveFile(path);
+Status Replay(const std::string& checkpoint, bool again) {
+  ZT_ASSIGN_OR_RETURN(const auto replayer, Replayer::Open(checkpoint, again));
+  if (again) ZT_RETURN_IF_ERROR(replayer->Check());
+  return replayer->Write();
 }
 
 }  // namespace zt::delta::internal

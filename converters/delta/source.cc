@@ -536,12 +536,15 @@ StatusOr<bool> HoldsResults(TensorSource& model, TensorSource& checkpoint) {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> held;
   for (std::uint32_t i = 0; i < checkpoint.objects().size(); ++i)
     held.emplace(checkpoint.objects()[i].name, i);
+  const bool attributes = checkpoint.format() == "zt";  // others keep those of the base
+  if (attributes && model.attributes() != checkpoint.attributes()) return false;
   std::vector<std::byte> bytes, own;
   for (std::uint32_t i = 0; i < model.objects().size(); ++i) {
     const Object& object = model.objects()[i];
     const auto found = held.find(object.name);
     if (found == held.end()) return false;
     const Object& other = checkpoint.objects()[found->second];
+    if (attributes && object.attributes != other.attributes) return false;
     const auto same = [](const Component& a, const Component& b) {
       return a.role == b.role && a.element == b.element && a.bytes == b.bytes;
     };
