@@ -539,14 +539,22 @@ class File(Mapping[str, Tensor]):
             if part[3] != tensor._bytes or tuple(getattr(out, "shape", tensor.shape)) != tensor.shape:
                 raise ArgumentError(f"{name!r} has another shape in the file: {list(tensor.shape)}", self._name, name)
             if part[3] and first.setdefault(part[4], part) is not part:
-                again.append((name, part, out))
+                again.append((name, part))
+        ordered = sorted(first.values(), key=lambda part: part[4])
+        for one, other in zip(ordered, ordered[1:]):
+            if one[4] + one[3] > other[4]:
+                raise ArgumentError("what is to be changed shares a part of its memory with another tensor", self._name)
+
+        def changed(part):  # a copy of what it would be
+            copy = bytearray((ctypes.c_char * part[3]).from_address(part[4]))
+            self._read([(*part[:4], ctypes.addressof(ctypes.c_char.from_buffer(copy)), copy)], threads, "reader_update_many")
+            return copy
+
+        for name, part in again:  # names of one memory
+            if part[3] != first[part[4]][3] or changed(part) != changed(first[part[4]]):
+                raise ArgumentError(f"{name!r} shares its memory with another tensor, and not its values in the file", self._name, name)
         if first:
             self._read(list(first.values()), threads, "reader_update_many")
-        for name, part, out in again:  # names of one memory: the same values in the file, or an error
-            same = bytearray((ctypes.c_char * part[3]).from_address(part[4]))
-            self._read([(*part[:4], ctypes.addressof(ctypes.c_char.from_buffer(same)), same)], threads, "reader_update_many")
-            if same != (ctypes.c_char * part[3]).from_address(part[4]).raw:
-                raise ArgumentError(f"{name!r} shares its memory with another tensor, and not its values in the file", self._name, name)
 
     def prefetch(self, names: Optional[Iterable[str]] = None) -> None:
         """Tells the kernel that tensors will be read soon."""

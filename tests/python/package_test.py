@@ -168,9 +168,17 @@ class Reading(Case):
                     if name == "same":
                         file.update_({"a": state, "b": state})
                     else:
-                        with self.assertRaises(ztstream.ArgumentError):
+                        with self.assertRaises(ztstream.ArgumentError) as caught:
                             file.update_({"a": state, "b": state})
-                self.assertEqual(state.tolist(), (old + 1).tolist())
+                        self.assertIn("'b' shares its memory with another tensor, and not its values", str(caught.exception))
+                self.assertEqual(state.tolist(), (old + (name == "same")).tolist())
+        # A part of the memory alone.
+        state = numpy.concatenate([old, old[:100]])
+        before = state.tolist()
+        with ztstream.open(self.path("samed.zt"), base=None) as file, self.assertRaises(ztstream.ArgumentError) as caught:
+            file.update_({"a": state[:50_000], "b": state[100:]})
+        self.assertIn("shares a part of its memory with another tensor", str(caught.exception))
+        self.assertEqual(state.tolist(), before)
 
     def test_handle(self):
         with ztstream.open(self.raw) as file:
