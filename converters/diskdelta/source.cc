@@ -354,7 +354,7 @@ class DiskDelta final : public WrappedSource {
     std::uint64_t all = 0;
     for (const auto& each : small) {
       all += each.first;
-      if (all > kMostSample || (sampled_ && !several)) break;
+      if (sampled_ && (all > kMostSample || !several)) break;
       const ComponentId id{each.second, 0};
       std::unique_ptr<Flow> flow;
       ZT_RETURN_IF_ERROR(AtTensor(*this, id, Start(id, flow)));

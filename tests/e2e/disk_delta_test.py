@@ -200,6 +200,19 @@ class DiskDelta(support.EndToEnd):
         self.succeed("convert", paths["new"], "-o", self.path("ref.zt"), "-q", "--no-metadata")
         self.same(out, self.path("ref.zt"))
 
+    def test_a_wrong_base_of_large_tensors(self):
+        """A part of a tensor is not shown before one was compared, however large they are."""
+        old = {"w": ("U8", [65 << 20], numpy.zeros(65 << 20, "u1"))}
+        new = {"w": (*old["w"][:2], old["w"][2].copy())}
+        new["w"][2][::1 << 20] = 7
+        base = self.model("old.safetensors", old)
+        disk_delta.write(self.path("d"), arrays(old), arrays(new), encoding="xor")
+        self.succeed("inspect", self.path("d"), "--base", base)
+        old["w"][2][3] = 1
+        base = self.model("other.safetensors", old)
+        self.fail_with(INVALID, "show", self.path("d"), "w", "--base", base, says=("tensor 'w'", "its checksum is"))
+        self.fail_with(INVALID, "inspect", self.path("d"), "--base", base, says=("tensor 'w'", "its checksum is"))
+
     def test_hostile(self):
         """What is wrong in a folder is named, and nothing is written."""
         old, new = self.pair()
