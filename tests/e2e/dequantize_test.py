@@ -136,6 +136,26 @@ class Numbers(Base):
                                   "-q")
                 run += 1
 
+    def test_memory(self):
+        """Large tensors of holes, by blocks and transposed, take the window and not more than 96 MiB beside it."""
+        gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+        for config, parts in (
+                (self.pair("deepseek_fp8")[1], {"weight": ("F8_E4M3", [16384, 16384]), "weight_scale_inv": ("F32", [128, 128])}),
+                (gptq, {"qweight": ("I32", [2048, 16384]), "scales": ("F16", [128, 16384]), "qzeros": ("I32", [128, 2048])})):
+            at, header, model = 0, {}, self.write_model({}, config)
+            for layer in range(2):
+                for part, (dtype, shape) in parts.items():
+                    size = int(numpy.prod(shape)) * {"F8_E4M3": 1, "F16": 2}.get(dtype, 4)
+                    header[f"model.layers.{layer}.m.{part}"] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + size]}
+                    at += size
+            text = json.dumps(header).encode()
+            with open(model / "model.safetensors", "wb") as file:
+                file.write(len(text).to_bytes(8, "little") + text)
+                file.truncate(8 + len(text) + at)
+            status, _, memory = self.costs("convert", model, "--dequantize", "bf16", "-q", "-o", "-", "--threads", "2", "--memory", "64MiB")
+            self.assertEqual(status, 0, config)
+            self.assertLess(memory, 64 + 96, config)
+
     def test_the_result_is_a_checkpoint(self):
         config, add = quantized.fp8_blocks(numpy.random.default_rng(5))
         tensors = {"model.norm.weight": ("BF16", [4], b"12345678")}
