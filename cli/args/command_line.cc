@@ -569,6 +569,7 @@ std::shared_ptr<Store> StoreOf(const Args& args) {
 }
 
 int RunParsed(const Args& args) {
+  WriteNoCore(args);
   if (args.version) return Done(args, Print(VersionText(args)));
   const Command* const command = FindCommand(args.command);
   if (args.help) return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));

@@ -27,6 +27,8 @@ class CancelsWriter {
 void Completed();
 // True if a signal arrived before Completed. The program then prints only that it was interrupted.
 bool Ended();
+// A run that is given URLs leaves no core, which would hold what it signs with.
+void WriteNoCore(const Args& args);
 // Sets the options for what the program prints after a signal.
 void SetCommon(const Common& common);
 

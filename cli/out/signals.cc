@@ -2,6 +2,7 @@
 module;
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 module zt.cli;
@@ -152,6 +153,15 @@ void Completed() { g_complete = true; }
 void SetCommon(const Common& common) {
   const std::lock_guard lock(g_mutex);
   CommonOptions() = common;
+}
+
+void WriteNoCore(const Args& args) {
+  const auto remote = [](const std::vector<std::string>& names) {
+    return std::ranges::any_of(names, IsUrl);
+  };
+  const rlimit none = {0, 0};
+  if (remote(args.inputs) || remote(args.against) || remote(args.base) || IsUrl(args.output))
+    ::setrlimit(RLIMIT_CORE, &none);
 }
 
 Store& TheStore() { return *CommonOptions().store; }

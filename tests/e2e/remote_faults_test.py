@@ -3,12 +3,14 @@
 Prints a line for each: the exit status, what became of the output, what is left in the store, the message.
 """
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import unittest
 import urllib.parse
@@ -398,6 +400,20 @@ class Faults(remote_server.Remote):
         for secret in (PASSWORD, urllib.parse.quote(TOKEN, safe="")):
             self.assertNotIn(secret.encode(), listed + out + errors)
         return started.returncode, errors.decode().strip()
+
+    def test_no_core_of_what_has_secrets(self):
+        """A run that may sign leaves no core, whatever the shell allows; another does."""
+        os.mkfifo(self.path("out"))
+        self.path("m.safetensors").write_bytes(self.content)
+        most = resource.getrlimit(resource.RLIMIT_CORE)[1:] * 2
+        allow = functools.partial(resource.setrlimit, resource.RLIMIT_CORE, most)
+        for source, limit in (("s3://in/big.safetensors", (0, 0)), (self.path("m.safetensors"), most)):
+            started = subprocess.Popen([support.PROGRAM, "convert", source, "-o", self.path("out"), "-q"], stdin=subprocess.DEVNULL,
+                                       env={**os.environ, **self.environment}, preexec_fn=allow)
+            with open(self.path("out"), "rb") as out:  # it was opened there: the words were read
+                self.assertEqual(resource.prlimit(started.pid, resource.RLIMIT_CORE), limit)
+                out.read()
+            self.assertEqual(started.wait(), 0)
 
     def test_table(self):
         self.assertGreaterEqual(len(TABLE), 40)
