@@ -2,7 +2,7 @@
 # Tries deltas (docs/DELTA.md) for long: N random pairs, each by conversions, chains, pipes and ranks; M mutated deltas and bases of
 # both versions; `apply` killed at each of its system calls, in every form; N conversions and applies of larger ones killed at
 # random moments. Prints what was counted.
-#   scripts/delta-trial.sh [N] [M]      N: 2000, M: 3000; the program of build/release, or ZTSTREAM
+#   scripts/delta-trial.sh [N] [M]      N: 2000, M: 3000; the program of build/release, or ZTSTREAM. ZT_SEED: the first pair
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 export ZTSTREAM="${ZTSTREAM:-$root/build/release/bin/ztstream}" ZT_TEST_DATA="$root/tests/data"

@@ -20,6 +20,7 @@ from delta_test import encode, next_step, tensors, updated, values
 from support import DONE, INVALID, IO, SHIM, UNSUPPORTED, USAGE, read_zt, shim
 
 COUNT = int(os.environ.get("ZT_COUNT", "40"))
+SEED = int(os.environ.get("ZT_SEED", "0"))
 KILLS = int(os.environ.get("ZT_KILLS", "20"))
 CALLS = ("pwrite", "pwritev", "write", "writev", "open", "close", "fsync", "ftruncate", "flock", "renameat2")
 
@@ -75,7 +76,7 @@ class Apply(support.EndToEnd):
 
     def test_random_pairs(self):
         """What was changed where it lies is byte for byte the new version, in every form."""
-        for seed in range(COUNT):
+        for seed in range(SEED, SEED + COUNT):
             form = ("safetensors", "1.2", "2.0", "folder")[seed % 4]
             with self.subTest(seed=seed, form=form):
                 rng = numpy.random.default_rng(seed)
