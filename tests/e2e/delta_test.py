@@ -10,6 +10,7 @@ import cbor2
 import numpy
 
 import make_safetensors
+import remote_server
 import support
 from support import INVALID, USAGE, read_zt
 
@@ -489,3 +490,32 @@ class Delta(support.EndToEnd):
         self.fail_with(USAGE, "convert", new, "--base", old, "--spec", "1.1", "-o", out, says="1.2 and 2.0")
         self.succeed("convert", new, "--base", old, "-o", out, "-q")
         self.fail_with(USAGE, "convert", new, "--base", out, "-o", out, "-f", says="it is an input")
+
+
+class Buckets(remote_server.Remote):
+    def test_random_pairs(self):
+        """Models, bases, deltas and results in a bucket: every byte is that of the conversion here."""
+        store = self.server.store.buckets
+        for seed in range(SEED, SEED + min(COUNT, max(4, COUNT // 60))):
+            rng = numpy.random.default_rng(10**6 + seed)
+            chain = [tensors(rng)]
+            for _ in range(rng.integers(1, 4)):
+                chain.append(next_step(rng, chain[-1]))
+            spec = ("--spec", str(rng.choice(["1.2", "2.0"])), "-q")
+            with self.subTest(seed=seed):
+                store["b"] = {f"step{i}.safetensors": (encode(model), f'"{seed} {i}"', {}) for i, model in enumerate(chain)}
+                base, made = "s3://b/step0.safetensors", 0
+                for i in range(1, len(chain)):
+                    run = self.run_program("convert", f"s3://b/step{i}.safetensors", "--base", base, "-o", f"s3://b/d{i}.zt", *spec)
+                    if b"leave no tensor of" in run.stderr:
+                        break
+                    self.assertEqual(run.returncode, 0, run.stderr)
+                    base, made = f"s3://b/d{i}.zt", i
+                if not made:
+                    continue
+                whole = self.put("whole.safetensors", store["b"][f"step{made}.safetensors"][0])
+                self.succeed("convert", whole, "-o", self.path("whole.zt"), "-f", *spec)
+                for options in ((), ("--base", "s3://b/step0.safetensors", *(w for i in range(1, made) for w in ("--base", f"s3://b/d{i}.zt")))):
+                    self.succeed("convert", base, *options, "-o", "s3://b/made.zt", "-f", *spec)
+                    self.assertEqual(store["b"]["made.zt"][0], self.path("whole.zt").read_bytes())
+                self.succeed("diff", base, whole, "-q")
