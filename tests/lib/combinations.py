@@ -385,6 +385,8 @@ class Trial:
         self.run("convert", "delta.zt", "-o", "made.zt", "--raw", *spec, *self.threads())
         self.run("convert", self.out, "-o", "whole.zt", "--raw", *spec)
         check(self.contents("made.zt") == self.contents("whole.zt"), "a delta and its base make other bytes")
+        if self.run("apply", "delta.zt", "old.zt", status=(DONE, UNSUPPORTED)) == DONE:
+            self.run("diff", "old.zt", "whole.zt", "--attributes", "all")
 
     def check_inspect(self, model):
         rng = self.rng
