@@ -54,9 +54,12 @@ def _encoded(name):
 
 def _dims(name, shape):
     """A shape as the library takes it."""
-    sizes = [operator.index(each) for each in shape]
-    if any(not 0 <= each < 1 << 64 for each in sizes):
-        raise ArgumentError(f"tensor {name!r}: {sizes} is no shape", None, name)
+    try:
+        sizes = [operator.index(each) for each in shape]
+        if any(not 0 <= each < 1 << 64 for each in sizes):
+            raise ValueError
+    except Exception:  # of torch's symbolic and nested sizes, each has its own
+        raise ArgumentError(f"tensor {name!r}: {list(shape)} is no shape", None, name) from None
     return (c_uint64 * len(sizes))(*sizes)
 
 

@@ -287,15 +287,20 @@ class Torch(Case):
             self.module.load_model(torch.nn.ModuleDict({"a": torch.nn.Linear(4, 4), "b": torch.nn.Linear(4, 4)}), path)
 
     def test_refused(self):
-        path = self.path("m.safetensors")
+        path, whole, in_vmap = self.path("m.safetensors"), torch.ones(4), []
+        torch.vmap(lambda x: (in_vmap.append(x), x)[1])(torch.ones(2, 3))
         for tensors, kind, words in (
                 ("x", ValueError, "Expected a dict"), ({"a": 5}, ValueError, "expected torch.Tensor but received <class 'int'>"),
                 ({"a": torch.ones(3, 3).t()[1:]}, ValueError, "non contiguous tensor: `a`"),
                 ({"a": torch.ones(3).to_sparse()}, ValueError, "sparse tensors: `['a']`"),
                 ({"a": torch.ones(3, device="meta")}, RuntimeError, "Cannot copy out of meta tensor"),
+                ({"a": torch._to_functional_tensor(torch.ones(4))}, ValueError, "tensor 'a': it is a Tensor without memory"),
+                ({"a": in_vmap[0]}, ValueError, "tensor 'a': it is a Tensor, of which torch does not give the memory"),
+                ({"a": whole, "b": whole[1:]}, RuntimeError, "share memory"),
                 ({"a": torch.ones(3, dtype=torch.complex128)}, compat.SafetensorError, 'Unknown dtype "complex128"')):
             with self.subTest(words), self.assertRaises(kind) as raised:
                 self.module.save_file(tensors, path)
+            self.assertIsInstance(raised.exception, compat.SafetensorError)
             self.assertIn(words, str(raised.exception))
         self.assertEqual(os.listdir(self.folder), [])
         self.module.save_file({"a": torch.ones(3)}, path)

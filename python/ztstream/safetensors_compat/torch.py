@@ -2,6 +2,7 @@
 import torch
 
 from .. import _types
+from .._errors import ArgumentError, Error, MisuseError, UnsupportedError
 from .._file import open as _open
 from .._writer import write_file as _write_file
 from ._open import safe_open
@@ -66,8 +67,8 @@ def _remove_duplicate_names(state_dict, *, preferred_names=None, discard_names=N
     for names in _find_shared_tensors(state_dict):
         complete = {name for name in names if _is_complete(state_dict[name])}
         if not complete:
-            raise RuntimeError(f"{sorted(names)} share memory of which none of them has all, so that much more would be stored than is "
-                               "needed, or less. Refusing to save/load the model; clone() gives each its own")
+            raise MisuseError(f"{sorted(names)} share memory of which none of them has all, so that much more would be stored than is "
+                              "needed, or less. Refusing to save/load the model; clone() gives each its own")
         kept = min(complete & set(preferred_names or ()) or complete - set(discard_names or ()) or complete)
         if len(names) > 1:
             dropped[kept] = sorted(names - {kept})
@@ -76,35 +77,41 @@ def _remove_duplicate_names(state_dict, *, preferred_names=None, discard_names=N
 
 def _refuse_what_is_no_tensor(tensors):
     if not isinstance(tensors, dict):
-        raise ValueError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
+        raise ArgumentError(f"Expected a dict of [str, torch.Tensor] but received {type(tensors)}")
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}")
+            raise ArgumentError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(tensor)}", None, name)
     sparse = [name for name, tensor in tensors.items() if tensor.layout != torch.strided]
     if sparse:
-        raise ValueError(f"You are trying to save a sparse tensors: `{sparse}` which this library does not support. You can make it a "
-                         "dense tensor before saving with `.to_dense()` but be aware this might make a much larger file than needed.")
+        raise ArgumentError(f"You are trying to save a sparse tensors: `{sparse}` which this library does not support. You can make it a "
+                            "dense tensor before saving with `.to_dense()` but be aware this might make a much larger file than needed.",
+                            None, sparse[0])
 
 
 def _flatten(tensors):
     """{name: TensorSpec}, and what holds their memory."""
     _refuse_what_is_no_tensor(tensors)
+    for name, tensor in tensors.items():
+        if tensor.device.type == "meta":
+            raise UnsupportedError(f"tensor {name!r}: Cannot copy out of meta tensor; no data!", None, name)
+        why = _types.without_values(tensor)
+        if why is not None:
+            raise ArgumentError(f"tensor {name!r}: {why}", None, name)
     shared = [names for names in _find_shared_tensors(tensors) if len(names) > 1]
     if shared:
-        raise RuntimeError(f"Some tensors share memory, which would be stored twice and not be shared when it is loaded: {shared}. "
-                           "save_model stores it once, and so does a .zt file")
+        raise MisuseError(f"Some tensors share memory, which would be stored twice and not be shared when it is loaded: {shared}. "
+                          "save_model stores it once, and so does a .zt file")
     specs, held = {}, []
     for name, tensor in tensors.items():
         if not tensor.is_contiguous():
-            raise ValueError(f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. `.contiguous()` packs it")
-        if tensor.device.type == "meta":
-            raise NotImplementedError(f"tensor {name!r}: Cannot copy out of meta tensor; no data!")
-        why = _types.without_values(tensor)
-        if why is not None:
-            raise ValueError(f"tensor {name!r}: {why}")
+            raise ArgumentError(f"You are trying to save a non contiguous tensor: `{name}` which is not allowed. `.contiguous()` packs it",
+                                None, name)
         held.append(tensor.detach().resolve_conj().resolve_neg().cpu())
-        specs[name] = TensorSpec(dtype=str(tensor.dtype).rpartition(".")[2], shape=tensor.shape, data_ptr=held[-1].data_ptr(),
-                                 data_len=tensor.numel() * tensor.element_size())
+        try:
+            specs[name] = TensorSpec(dtype=str(tensor.dtype).rpartition(".")[2], shape=tensor.shape, data_ptr=held[-1].data_ptr(),
+                                     data_len=tensor.numel() * tensor.element_size())
+        except Error as error:
+            raise Error(f"tensor {name!r}: {error}", None, name) from None
     return specs, held
 
 
@@ -146,7 +153,7 @@ def save_model(model, filename, metadata=None, force_contiguous=True):
     try:
         save_file(state, filename, metadata)
     except ValueError as error:
-        raise ValueError(f"{error} Or use save_model(..., force_contiguous=True).") from None
+        raise ArgumentError(f"{error} Or use save_model(..., force_contiguous=True).") from None
 
 
 def load_model(model, filename, strict=True, device="cpu", *, backend="mmap"):
