@@ -41,18 +41,18 @@ def fill(file, wanted, device, progress=None):
 
     device: buffer(bytes) is (memory, its address); direct(target, first byte) an address where no buffer is needed, or None;
         put(memory, place, bytes, target, first byte) begins to copy; mark() is what wait(mark) takes, which returns when all that
-        began before it has ended; finish() is called however this ends.
+        began before it has ended, false where it has ended already; finish() is called however this ends.
     progress: a function of the bytes that were read and of those of all; what it raises ends this.
     """
     wanted = sorted((each for each in wanted if each[0]._bytes), key=lambda each: (each[0]._path, each[0]._offset))
     total, done = sum(part._bytes for part, _, _ in wanted), 0
     size = max([min(SIZE, total + _ALIGNED * len(wanted)), *(width for _, width, _ in wanted)])
-    ring = []
+    ring, mark = [], None
     try:
         for number, pieces in enumerate(_cut(wanted, size)):
-            if number < BUFFERS:
+            if not ring or mark and len(ring) < BUFFERS:  # where all was copied already, one is enough
                 ring.append([device.buffer(size), None])
-            turn = ring[number % BUFFERS]
+            turn = ring[number % len(ring)]
             (memory, address), mark = turn
             if mark is not None:
                 device.wait(mark)
@@ -62,7 +62,7 @@ def fill(file, wanted, device, progress=None):
             for there, (_, target, begin, count, at) in zip(direct, pieces):
                 if there is None:
                     device.put(memory, at, count, target, begin)
-            turn[1] = device.mark()
+            turn[1] = mark = device.mark()
             done += sum(piece[3] for piece in pieces)
             if progress is not None:
                 progress(done, total)

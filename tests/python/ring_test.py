@@ -153,7 +153,7 @@ class Nowhere:
         return self.memory, ctypes.addressof((ctypes.c_ubyte * size).from_buffer(self.memory))
     def direct(self, *_): pass
     def put(self, *_): pass
-    def mark(self): pass
+    def mark(self): return 1
     def wait(self, _): pass
     def finish(self): pass
 def peak(): return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -226,6 +226,24 @@ class Torch(Case):
         some = {"a": torch.zeros(300, 70), "d": torch.zeros(11)}
         self.assertEqual(list(file.torch(["glob:d"], out=some)), ["d"])
         self.assertEqual((float(some["a"].sum()), bool(some["d"].any())), (0.0, True))
+
+    def test_memory(self):
+        """Numbers that become others on the way take one buffer on the CPU, where nothing is copied later, and what decodes."""
+        torch, path = self.torch, self.path("m.zt")
+        ztstream.save_file({str(i): torch.randn(17 << 20) for i in range(5)}, path, compress="planes", sync=False)  # 340 MiB
+        done = run('''
+import torch
+def peak(): return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+with ztstream.open(sys.argv[1], threads=2) as file:
+    out = {name: torch.ones(17 << 20, dtype=torch.bfloat16) for name in file}
+    torch.ones(5).bfloat16()
+    file["0"][:1]
+    before = peak()
+    file.torch(out=out)
+print(peak() - before)
+''', path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertLess(int(done.stdout), 112 << 10)  # KiB: 64 MiB are the buffer's
 
     def test_module(self):
         """A module that is there gets its weights, of another type than its own."""
