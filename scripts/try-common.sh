@@ -15,6 +15,19 @@ debian_mirror() {
     END { print exact != "" ? exact : any }'
 }
 
+# foreign_apt FOLDER ARCH SUITE MIRROR: leaves in `options` what makes apt-get and apt-cache believe that they are on ARCH and that
+# nothing is installed, with FOLDER as their own.
+foreign_apt() {
+  echo "deb [arch=$2 signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $4 $3 main" >"$1/sources.list"
+  : >"$1/status"
+  options=(
+    -o "APT::Architecture=$2" -o "APT::Architectures=$2" -o APT::Sandbox::User=root -o Acquire::Languages=none
+    -o "Dir::State=$1" -o "Dir::State::status=$1/status" -o "Dir::Cache=$1"
+    -o "Dir::Etc::SourceList=$1/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
+  )
+}
+
 # try_packages PATTERN FIRST LAST ARGUMENT...: takes FOLDER [BUILD_FOLDER] [--keep] from the arguments (where there are
 # none, lines FIRST to LAST are the usage), builds the program and the library there, makes the Debian packages of the
 # build, names those that match PATTERN, and leaves in `clean` the command that tries them in a clean root, to which
