@@ -30,6 +30,25 @@ bool DeclaresCache(const Value::Map& config) {
                              });
 }
 
+// kDataLoss if a member that says how to read numbers is none of the kind that it must be.
+Status CheckForm(const Configuration& config) {
+  const auto wrong = [&](std::string_view key, std::string_view what) {
+    return InvalidData(config.file + ": " + std::string(key) + " is not " + std::string(what));
+  };
+  for (const std::string_view key : {"quant_method", "quant_algo", "checkpoint_format", "format"}) {
+    const Value* const value = FindMember(config.content, key);
+    if (value != nullptr && !value->is_null() && value->AsString() == nullptr)
+      return wrong(key, "a string");
+  }
+  const Value* const block = FindMember(config.content, "weight_block_size");
+  if (block == nullptr || block->is_null()) return OkStatus();
+  const Value::Array* const sides = block->AsArray();
+  const auto positive = [](const Value& side) { return side.AsUint() && *side.AsUint() > 0; };
+  if (sides == nullptr || sides->size() != 2 || !std::ranges::all_of(*sides, positive))
+    return wrong("weight_block_size", "two positive integers");
+  return OkStatus();
+}
+
 }  // namespace
 
 bool Is(const Object& object, std::string_view type) {
@@ -73,7 +92,10 @@ StatusOr<FoundWeights> Finder::Run() {
       if (!status.ok()) return AtTensor(tensors_.source(), {each, 0}, status);
     }
   }
-  if (!found_.empty()) AddCacheScales();
+  if (!found_.empty()) {
+    ZT_RETURN_IF_ERROR(CheckForm(config_));
+    AddCacheScales();
+  }
   std::ranges::stable_sort(found_, {}, [](const auto& each) { return each->codes.object; });
   return std::move(found_);
 }
@@ -111,12 +133,14 @@ StatusOr<std::uint32_t> Finder::NeedNumber(const std::string& name) {
 
 Status Finder::CheckMethod(const Weight& weight,
                            std::initializer_list<std::string_view> methods) const {
+  const std::string part =  // codes, where nobody has looked for the scales yet
+      weight.scales.object == weight.codes.object ? "codes" : "scales";
   if (claims_.IsIgnored(weight.name)) {
     return InvalidData(config_.file + " says that its module is not quantized, and " +
-                       TensorContext(tensors_[weight.scales.object].name) + " holds its scales");
+                       TensorContext(tensors_[weight.scales.object].name) + " holds its " + part);
   }
   if (method_.empty() || std::ranges::find(methods, method_) != methods.end()) return OkStatus();
-  return InvalidData("it is stored as " + std::string(weight.scheme) + ", with scales in " +
+  return InvalidData("it is stored as " + std::string(weight.scheme) + ", with " + part + " in " +
                      Quote(tensors_[weight.scales.object].name) + ", and " + Configured());
 }
 
