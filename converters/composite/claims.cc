@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kMostPartsOfName = 32;
 // The most entries with wildcards elsewhere than at their end; more are not compared.
 constexpr std::size_t kMostPatterns = 1000;
+// The most kinds of groups: each tensor is compared with all.
+constexpr std::size_t kMostKinds = 1000;
 
 // A pair of positive numbers; nullopt for anything else.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> BlockOf(const Value::Map& map,
@@ -111,9 +113,14 @@ Claims::Claims(const Configuration& config) : file_(config.file) {
       const Value::Map* const group = entry.second.AsMap();
       const Value::Map* const weights = group == nullptr ? nullptr : MapIn(*group, "weights");
       if (weights == nullptr) continue;
-      groups_.push_back({FindInteger(*weights, "num_bits"), FindInteger(*weights, "group_size"),
-                         FindString(*weights, "type").value_or("int"),
-                         FindString(*weights, "strategy").value_or("")});
+      Group kind = {FindInteger(*weights, "num_bits"), FindInteger(*weights, "group_size"),
+                    FindString(*weights, "type").value_or("int"),
+                    FindString(*weights, "strategy").value_or("")};
+      const bool known = std::ranges::any_of(groups_, [&](const Group& other) {
+        return std::tie(kind.bits, kind.size, kind.type, kind.strategy) ==
+               std::tie(other.bits, other.size, other.type, other.strategy);
+      });
+      if (!known && groups_.size() <= kMostKinds) groups_.push_back(std::move(kind));
       if (!block) block = BlockOf(*weights, "block_structure");
     }
   }
@@ -174,6 +181,10 @@ Status Claims::CheckSteps() const {
 
 Status Claims::CheckGroups(const Weight& weight, std::string_view type) const {
   if (groups_.empty()) return OkStatus();
+  if (groups_.size() > kMostKinds) {
+    return InvalidData("config_groups of " + file_ + " has more than " +
+                       std::to_string(kMostKinds) + " kinds of weights");
+  }
   std::string says;
   for (const Group& group : groups_) {
     const bool sized =

@@ -17,6 +17,8 @@ namespace zt::composite::internal {
 namespace {
 
 constexpr std::uint64_t kWordBits = 32;
+// The most kinds of weights of config_groups: each module is compared with all.
+constexpr std::size_t kMostKinds = 1000;
 
 // ---- shared by the schemes ----------------------------------------------------------------------
 
@@ -469,6 +471,10 @@ StatusOr<Declared> ReadDeclared(const Value::Map& config, bool any_bits) {
   declared.any_bits = any_bits;
   if (declared.scheme == Scheme::kPackQuantized)
     declared.weights = ConfiguredWeights(config, any_bits);
+  if (declared.weights.size() > kMostKinds) {
+    return Unsupported("config_groups has " + std::to_string(declared.weights.size()) +
+                       " kinds of weights, more than " + std::to_string(kMostKinds));
+  }
   return declared;
 }
 

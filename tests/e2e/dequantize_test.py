@@ -401,6 +401,21 @@ class Refused(Base):
         self.write_model(dict(list(tensors.items())[:20]), {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": patterns})
         self.assertEqual(self.run_program("convert", model, "--dequantize", "bf16", "-o", "m.zt").returncode, DONE)
 
+    def test_kinds_of_groups(self):
+        """Each tensor is compared with all of them: equal ones are one, and there is a limit."""
+        for name, says in (("ct_int8", "config_groups of config.json has more than 1000 kinds"), ("ct_pack4", "config_groups has 1001 kinds of weights")):
+            tensors, config = self.pair(name)
+            own, = config["config_groups"].values()
+            for kinds in (1, 999, 1001):
+                sizes = [1000 + i % kinds for i in range(3000)]
+                groups = {f"g{i}": {"weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": size}} for i, size in enumerate(sizes)}
+                model = self.write_model(tensors, config | {"config_groups": groups | ({"own": own} if kinds < 1000 else {})})
+                if kinds < 1000:
+                    self.good("convert", model, "--dequantize", "bf16", "-q", "-f", "-o", "m.zt")
+                    (self.folder / "m.zt").unlink()
+                else:
+                    self.refuse(model, INVALID, says)
+
     def test_what_contradicts_itself(self):
         weight = "model.layers.0.mlp.down_proj.weight"
         floats = numpy.zeros(6, "<f4").tobytes()
