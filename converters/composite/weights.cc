@@ -206,6 +206,11 @@ Status Finder::CheckScaled(const Object& object) {
       object.format != "dense")
     return OkStatus();
   const std::string_view name = object.name;
+  if (method_ == "mxfp4" && Is(object, "u8") &&
+      (name.ends_with("_scales") || name.ends_with(".scales")) && !claims_.IsIgnored(name)) {
+    return Missing(std::string(name.substr(0, name.size() - 6)) + "blocks",
+                   "whose scales these are");
+  }
   const bool words = method_ == "gptq" || method_ == "awq";  // whose codes are words
   const bool codes =
       name.ends_with(".weight_packed") || name.ends_with(".qweight") ||

@@ -78,7 +78,11 @@ Status Finder::LookAtInverse(const Object& scales, const std::string& name) {
 
 Status Finder::LookAtPlainScale(const Object& scales, const std::string& module) {
   const Object* const codes = Find(module + ".weight");
-  if (codes == nullptr || (!Is(*codes, "f8_e4m3fn") && !Is(*codes, "i8"))) return OkStatus();
+  if (codes == nullptr || (!Is(*codes, "f8_e4m3fn") && !Is(*codes, "i8"))) {
+    if (method_ != "fp8" || !Is(scales, "f8_e8m0")) return OkStatus();  // of something else
+    return codes == nullptr ? Missing(module + ".weight", "whose scales these are")
+                            : Mistyped(*codes, "f8_e4m3fn or i8, of which there are scales");
+  }
   if (Is(*codes, "f8_e4m3fn")) {
     if (!Is(scales, "f8_e8m0") && !Is(scales, "f32")) return Mistyped(scales, "f8_e8m0 or f32");
     return AddFp8Blocks(*codes, scales, "fp8 blocks");
@@ -127,6 +131,8 @@ Status Finder::LookAtScale(const Object& scales, const std::string& module) {
     ZT_RETURN_IF_ERROR(CheckMethod(weight, {"compressed-tensors"}));
   }
   ZT_ASSIGN_OR_RETURN(weight.blocks, AnyBlocks(*codes, scales, weight.columns));
+  if (Is(scales, "u8") && (weight.blocks.block_rows != 1 || weight.blocks.block_columns != 32))
+    return Mistyped(scales, "f32, bf16, f16 or f8_e8m0; u8 are those of groups of 32");
   ZT_RETURN_IF_ERROR(claims_.CheckGroups(weight, floats ? "float" : "int"));
   if (const Object* const zeros = Find(module + ".weight_zero_point")) {
     if (zeros->shape != scales.shape) return Misshapen(*zeros, scales.shape, "its scales");
@@ -170,7 +176,7 @@ Status Finder::LookAtFp4(const Object& scales, const Object& codes, const std::s
 }
 
 Status Finder::LookAtBlocks(const Object& codes, const std::string& name) {
-  if (!Is(codes, "u8")) return OkStatus();
+  if (!Is(codes, "u8")) return method_ == "mxfp4" ? Mistyped(codes, "u8") : OkStatus();
   const bool transposed = codes.name[name.size()] == '_';
   const std::string scales_name = name + (transposed ? "_scales" : ".scales");
   const Object* const scales = Find(scales_name);
