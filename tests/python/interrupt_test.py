@@ -25,14 +25,15 @@ COUNT = int(os.environ.get("ZT_INTERRUPTS", "24"))
 # Each way is a function that takes milliseconds. What it leaves behind when it is interrupted is what is looked for.
 WAYS = '''
 import ctypes, io, os, random, signal, sys, threading, time
-sys.path.insert(0, sys.argv[6])
+way, times, size = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+sys.path.insert(0, sys.argv[5])
 import ztstream
 from late_device import LateDevice
 from ztstream import _interrupt, _program, _ring, safetensors_compat as compat
-_ring.SIZE = 1 << 20
+_ring.SIZE = size // 6
 os.chdir(sys.argv[1])
-random.seed(int(sys.argv[3]))
-data = random.randbytes(6 << 20) if hasattr(random, "randbytes") else os.urandom(6 << 20)
+random.seed(1)
+data = random.randbytes(size) if hasattr(random, "randbytes") else os.urandom(size)
 shape = (len(data) // 4,)
 
 def fill(out):
@@ -40,8 +41,8 @@ def fill(out):
         out.add("large%d" % i, data, dtype="f32", shape=shape)
         out.add("small%d" % i, data[:5000], dtype="u8")
     with out.begin("stream", "u8", (None, 1000)) as rows:
-        rows.write(data[:700000])
-        rows.write(data[:300000])
+        rows.write(data[:size // 9000 * 1000])
+        rows.write(data[:size // 20000 * 1000])
 
 def writer():
     with ztstream.Writer("out.zt", compress="planes", overwrite=True, sync=False, attributes={"a": 1}) as out:
@@ -98,27 +99,44 @@ def inspect():
 def bench():
     _program._outcome([ztstream.program(), "bench", "--runs=1", "--limit=1MiB", "--quiet", "in.zt"])
 
+with ztstream.Writer("in.zt", compress="planes", min_gain=-1, overwrite=True, attributes={"a": 1}) as out:
+    fill(out)
+work = globals()[way]
+work()
+files, left = len(os.listdir("/proc/self/fd")), set()
+
+def rest():
+    """What goes on, or is interrupted again while it ends, ends by itself."""
+    end = time.monotonic() + 5
+    while (_interrupt._running or set(os.listdir(".")) - {"in.zt", "out.zt"}) and time.monotonic() < end:
+        time.sleep(0.01)
+    left.update(os.listdir("."))
+
+def done(*said):
+    end = time.monotonic() + 5  # a thread may have just ended its work
+    while len(os.listdir("/proc/self/fd")) > files and time.monotonic() < end:
+        time.sleep(0.01)
+    print(*said, ",".join(sorted(left - {"in.zt", "out.zt"})) or "-", len(os.listdir("/proc/self/fd")) - files)
+'''
+
+# At random moments, `most` times each.
+MOMENTS = WAYS + '''
 def handler(*_):
     global more
     if more:
         more -= 1
         raise KeyboardInterrupt
 
-more = 0
+more, most = 0, int(sys.argv[6])
 signal.signal(signal.SIGALRM, handler)
-with ztstream.Writer("in.zt", compress="planes", min_gain=-1, overwrite=True, attributes={"a": 1}) as out:
-    fill(out)
-work, times = globals()[sys.argv[2]], int(sys.argv[5])
-usual, interrupted, late, long, left = 10, 0, 0, 0, set()
-work()
-files = len(os.listdir("/proc/self/fd"))
-for i in range(int(sys.argv[4])):
+usual, interrupted, late, long = 10, 0, 0, 0
+for i in range(times):
     after = random.uniform(1e-5, usual)
     begin = time.monotonic()
     try:
         try:
-            more = times
-            signal.setitimer(signal.ITIMER_REAL, after, 0.001 if times > 1 else 0)
+            more = most
+            signal.setitimer(signal.ITIMER_REAL, after, 0.001 if most > 1 else 0)
             work()
         finally:
             more = 0
@@ -127,13 +145,65 @@ for i in range(int(sys.argv[4])):
         took = time.monotonic() - begin - after
         late, long, interrupted = max(late, took), long + (took > 0.2), interrupted + 1
     signal.setitimer(signal.ITIMER_REAL, 0)
-    if times > 1 or work is background:
-        end = time.monotonic() + 5  # what goes on, or is interrupted again while it ends, ends by itself
-        while (_interrupt._running or set(os.listdir(".")) - {"in.zt", "out.zt"}) and time.monotonic() < end:
-            time.sleep(0.01)
+    if most > 1 or work is background:
+        rest()
     left.update(os.listdir("."))
-time.sleep(0.05)
-print(interrupted, late, long, ",".join(sorted(left - {"in.zt", "out.zt"})) or "-", len(os.listdir("/proc/self/fd")) - files)
+done(interrupted, late, long)
+'''
+
+# At about `times` of the steps that Python takes in the package in the main thread, all calls of which are long ones.
+STEPS = WAYS + '''
+from ztstream import _file, _output, _writer
+_file._LONG = _writer._LONG = _output._LONG = _output._LONG_OF_OBJECT = 1
+inside, main = os.path.dirname(ztstream.__file__), threading.get_ident()
+wanted, count, late, lost = None, 0, 0, []
+
+def step(code):
+    global count, wanted
+    if wanted is not None and threading.get_ident() == main and code.co_filename.startswith(inside):
+        count += 1
+        if count == wanted:
+            wanted = None
+            raise KeyboardInterrupt
+
+def trace(frame, event, arg):
+    if not frame.f_code.co_filename.startswith(inside):
+        return None
+    frame.f_trace_opcodes = True
+    if event == "opcode":
+        step(frame.f_code)
+    return trace
+
+if hasattr(sys, "monitoring"):
+    sys.monitoring.use_tool_id(3, "steps")
+    sys.monitoring.register_callback(3, sys.monitoring.events.INSTRUCTION, lambda code, _: step(code))
+    sys.monitoring.set_events(3, sys.monitoring.events.INSTRUCTION)
+
+def interrupted(at):
+    """Whether it came to that step."""
+    global wanted, count, late
+    wanted, count = at, 0
+    begin = time.monotonic()
+    if not hasattr(sys, "monitoring"):
+        sys.settrace(trace)
+    try:
+        try:
+            work()
+        finally:
+            sys.settrace(None)
+        if wanted is None:
+            lost.append(at)
+    except KeyboardInterrupt:
+        late = max(late, time.monotonic() - begin)
+    reached, wanted = wanted is None, None
+    rest()
+    return reached
+
+interrupted(0)
+last = count
+tried = sum(map(interrupted, range(1, last + 1, max(1, last // times))))
+print(tried, late, len(lost), end=" ")
+done()
 '''
 
 
@@ -143,12 +213,30 @@ class Case(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
 
 
+    def said(self, code, way, times, size, *more):
+        """The words that it prints."""
+        done = subprocess.run([sys.executable, "-B", "-c", code, self.folder, way, str(times), str(size), str(HERE.parent / "lib"),
+                               *map(str, more)], capture_output=True, text=True, timeout=3600, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), way)
+        return done.stdout.split()
+
+
+class Steps(Case):
+    def test_every_step(self):
+        """An interrupt between any two steps is raised, whatever the package does there. ZT_INTERRUPTS=5000 tries all of most."""
+        for way in ("writer", "save", "background", "object", "safetensors", "load", "load_object", "ring", "read", "verify", "inspect"):
+            with self.subTest(way):
+                tried, late, lost, left, files = self.said(STEPS, way, COUNT, 200000)
+                if COUNT > 100:
+                    print(f"{way}: interrupted at {tried} steps, {float(late) * 1000:.0f} ms at most, {lost} lost", flush=True)
+                self.assertGreater(int(tried), 2, way)
+                self.assertEqual((lost, left, files), ("0", "-", "0"), way)
+                self.assertLess(float(late), 2.0, way)
+
+
 class Moments(Case):
     def interrupt(self, way, count, times=1, patience=1.0):
-        done = subprocess.run([sys.executable, "-B", "-c", WAYS, self.folder, way, "1", str(count), str(times), str(HERE.parent / "lib")], capture_output=True,
-                              text=True, timeout=3600, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), way)
-        interrupted, late, long, left, files = done.stdout.split()
+        interrupted, late, long, left, files = self.said(MOMENTS, way, count, 6 << 20, times)
         if COUNT > 100:
             print(f"{way}: {interrupted} of {count} interrupted, {float(late) * 1000:.0f} ms late at most, {long} by more than 200 ms",
                   flush=True)
