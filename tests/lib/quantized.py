@@ -186,6 +186,25 @@ def ct_float(rng):
     return compressed(rng, "float-quantized", weights), add
 
 
+def ct_groups(rng):
+    """float-quantized by groups, and mxfp8: groups of 32 with powers of two."""
+    power = bool(rng.random() < .5)
+    size = 32 if power else int(rng.choice([8, 16, 32, 48, 128]))
+    weights = {"num_bits": 8, "type": "float", "strategy": "group", "group_size": size, "symmetric": True}
+
+    def add(tensors, name):
+        rows, groups = int(rng.integers(2, 60)), int(rng.integers(2, 9))
+        codes = random_bytes(rng, [rows, groups * size])
+        if power:
+            stored = random_bytes(rng, [rows, groups])
+            scales = tensor(str(rng.choice(["U8", "F8_E8M0"])), stored), e8m0(stored)
+        else:
+            scales = stored_floats(rng, [rows, groups], str(rng.choice(["F32", "BF16", "F16"])))
+        tensors[f"{name}.weight"], tensors[f"{name}.weight_scale"] = tensor("F8_E4M3", codes), scales[0]
+        return {f"{name}.weight": multiply(E4M3[codes], blocks(scales[1], [1, size], codes.shape))}
+    return compressed(rng, "mxfp8-quantized" if power else "float-quantized", weights), add
+
+
 def ct_int(rng):
     symmetric = bool(rng.random() < .5)
     size = int(rng.choice([0, 8, 32]))
@@ -368,4 +387,5 @@ SCHEMES = {
     "fp8_blocks": fp8_blocks, "deepseek_v4": deepseek_v4, "gpt_oss": gpt_oss, "ct_float": ct_float, "ct_int": ct_int,
     "ct_pack": ct_pack, "ct_nvfp4": lambda rng: fp4(rng, "nvfp4"), "ct_mxfp4": lambda rng: fp4(rng, "mxfp4"),
     "modelopt": lambda rng: fp4(rng, "modelopt"), "gptq": gptq, "awq": awq, "bnb_4bit": bnb_4bit, "bnb_int8": bnb_int8,
+    "ct_groups": ct_groups,
 }
