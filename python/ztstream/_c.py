@@ -35,11 +35,25 @@ _REMOTE = [("profile", c_char_p), ("region", c_char_p), ("endpoint_url", c_char_
 _HEADERS = [("s3_headers", POINTER(c_char_p)), ("s3_header_count", c_size_t)]
 
 
+def words(value, what):
+    """A text of the caller's as C takes it; None and "" are none."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or "\0" in value:
+        raise _errors.ArgumentError(f"{what} is a text without zero bytes, not {value!r}")
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise _errors.ArgumentError(f"{what}: half of a surrogate pair is no text") from None
+
+
 def set_remote(options, profile, region, endpoint_url, no_sign_request, s3_headers):
-    texts = [f"{name}={value}".encode() for name, value in (s3_headers or {}).items()]
+    if s3_headers is not None and not hasattr(s3_headers, "items"):
+        raise _errors.ArgumentError(f"s3_headers is a dict of texts, not {s3_headers!r}")
+    texts = [words(f"{name}={value}", "s3_headers") for name, value in (s3_headers or {}).items()]
     options.s3_headers, options.s3_header_count = (c_char_p * len(texts))(*texts), len(texts)
-    options.profile, options.region, options.endpoint_url = (
-        text.encode() if text else None for text in (profile, region, endpoint_url))
+    options.profile, options.region = words(profile, "profile"), words(region, "region")
+    options.endpoint_url = words(endpoint_url, "endpoint_url")
     options.no_sign_request = bool(no_sign_request)
 
 
@@ -217,7 +231,7 @@ def text(pointer):
 def type_of(name):
     """(the file's name for a type, bytes of an element), of any name that the program takes; None where there is no such type."""
     found, size = c_char_p(), c_size_t()
-    if c.type(name.encode(), byref(found), byref(size)):
+    if c.type(words(name, "a type") or b"", byref(found), byref(size)):
         return None
     return found.value.decode(), size.value
 

@@ -514,6 +514,8 @@ class File(Mapping[str, Tensor]):
         wanted = []
         for name in self._matched(out if names is None else names):
             tensor = self[name]
+            if name not in out:
+                raise ArgumentError(f"nothing is there for {name!r}", None, name)
             wanted.append(tensor._filled(out[name], 0))
             if wanted[-1][3] != tensor._bytes:
                 raise ArgumentError(f"what is filled with {name!r} has {wanted[-1][3]} bytes, not {tensor._bytes}", None, name)

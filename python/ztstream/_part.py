@@ -159,6 +159,7 @@ class Part:
     def _filled(self, out, offset):
         """What File._read takes to fill `out`."""
         self._check()
+        offset = operator.index(offset)
         address, nbytes, holder = _types.memory_of(out, True)
         given = _types.type_in(out)
         if not _types.holds(given, self.dtype):

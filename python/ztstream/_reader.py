@@ -48,10 +48,10 @@ def own_errors(raised):
 def options_of(format, npy_void, follow_links, keep_sparse, dequantize=None, variant=None, base=(), **remote):
     options = _c.ReaderOptions()
     _c.c.reader_options_init(byref(options), sizeof(options))
-    options.format = format.encode() if format else None
-    options.variant = variant.encode() if variant else None
-    options.npy_void = npy_void.encode() if npy_void else None
-    options.dequantize = dequantize.encode() if dequantize else None
+    options.format = _c.words(format, "format")
+    options.variant = _c.words(variant, "variant")
+    options.npy_void = _c.words(npy_void, "npy_void")
+    options.dequantize = _c.words(dequantize, "dequantize")
     options.follow_links, options.keep_sparse = bool(follow_links), bool(keep_sparse)
     paths = [os.fsencode(path) for path in base or ()]
     options.base_in_memory = base is None

@@ -156,7 +156,10 @@ def _bytes_of(name, value, dtype=None, shape=None):
             return _of_torch(name, sys.modules["torch"].from_dlpack(value), dtype)
         array = numpy.from_dlpack(value)
     else:
-        array = value if isinstance(value, numpy.ma.MaskedArray) else numpy.asarray(value)
+        try:
+            array = value if isinstance(value, numpy.ma.MaskedArray) else numpy.asarray(value)
+        except ValueError as error:  # lists in it differ in length
+            raise ArgumentError(f"tensor {name!r}: numpy makes no array of it: {error}", None, name) from None
     if array.dtype.kind not in "biufcV":
         raise ArgumentError(f"tensor {name!r}: elements of {array.dtype} are no numbers", None, name)
     return _of_numpy(name, array, dtype, value if isinstance(value, numpy.ndarray) else None)
@@ -165,8 +168,8 @@ def _bytes_of(name, value, dtype=None, shape=None):
 def _options(spec, compress, level, digest, min_gain, threads, memory, overwrite, sync, **remote):
     options = _c.WriterOptions()
     _c.c.writer_options_init(byref(options), sizeof(options))
-    options.spec = spec.encode()
-    options.digest = digest.encode() if digest else None
+    options.spec = _c.words("" if spec is None else spec, "spec") or b""
+    options.digest = _c.words(digest, "digest")
     if compress not in _COMPRESS:
         raise ArgumentError(f"compress is None, 'zstd' or 'planes', not {compress!r}")
     options.compress, options.level, options.min_gain = _COMPRESS[compress], level, min_gain
@@ -266,11 +269,11 @@ class Writer:
         """A zts_declaration, and what it points to."""
         table = (_c.Part * len(parts))()
         for slot, (role, dtype, address, nbytes) in zip(table, parts):
-            slot.role, slot.dtype, slot.data, slot.bytes = role.encode(), dtype.encode(), address, nbytes
+            slot.role, slot.dtype, slot.data, slot.bytes = _c.words(role, "a role"), _c.words(dtype, "a type"), address, nbytes
         dims, encoded = _dims(name, shape), _encoded(name)
         text = _json.dumps(dict(attributes)) if attributes else None
         declared = _c.Declaration(size=sizeof(_c.Declaration), name=encoded, name_bytes=len(encoded),
-                                  format=format.encode(), shape=ctypes.cast(dims, c_void_p), rank=len(shape),
+                                  format=_c.words(format, "a format"), shape=ctypes.cast(dims, c_void_p), rank=len(shape),
                                   attributes=text, parts=table, part_count=len(parts), part_size=sizeof(_c.Part))
         return declared, (table, dims, encoded, text)
 

@@ -892,6 +892,11 @@ class Errors(Case):
         nested = []
         for _ in range(5000):
             nested = [nested]
+
+        class Size:  # like those of torch's nested tensors
+            def __index__(self):
+                raise AttributeError
+
         cases = [
             (lambda: ztstream.open(self.path("none.zt")), FileNotFoundError, self.path("none.zt"), None),
             (lambda: ztstream.open(self.path("none.zt")), OSError, self.path("none.zt"), None),
@@ -916,6 +921,14 @@ class Errors(Case):
             (lambda: ztstream.open(path).verify(threads=1 << 32), ValueError, None, None),
             (lambda: ztstream.save_file({}, self.path("y.zt"), threads=-1), ValueError, None, None),
             (lambda: ztstream.save_file({}, self.path("y.zt"), memory=1 << 64), ValueError, None, None),
+            *((lambda option=option: ztstream.open(path, **option), ValueError, None, None)
+              for option in ({"format": 5}, {"format": "zt\0"}, {"variant": 5}, {"profile": b"x"}, {"s3_headers": [1]}, {"region": "\ud800"})),
+            *((lambda option=option: ztstream.save_file({}, self.path("y.zt"), **option), ValueError, None, None)
+              for option in ({"digest": 5}, {"spec": 2.0}, {"spec": "1.2\0"}, {"s3_headers": "x"})),
+            (lambda: ztstream.Writer(self.path("y.zt")).add("x", [1, [2]]), ValueError, None, "x"),
+            (lambda: ztstream.open(path).read(["w"], out={}), ValueError, None, "w"),
+            (lambda: ztstream.Writer(self.path("y.zt")).add("x", b"abcd", dtype="f32\0"), ValueError, None, None),
+            (lambda: ztstream.Writer(self.path("y.zt")).begin("x", "f32", (None, Size())), ValueError, None, "x"),
         ]
         for call, kind, file, tensor in cases:
             with self.subTest(kind), self.assertRaises(kind) as raised:
