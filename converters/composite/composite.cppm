@@ -21,9 +21,9 @@ inline constexpr std::array<std::string_view, 4> kQuantConfigFiles = {
 
 // The object that a JSON text is, in its order. kDataLoss if it is none, has a key twice, or nests
 // deeper than 32 levels.
-extern "C++" StatusOr<Value::Map> ParseJsonObject(std::string_view text);
+StatusOr<Value::Map> ParseJsonObject(std::string_view text);
 // The same for a text of which members are taken one by one.
-extern "C++" Status CheckJsonObject(std::string_view text);
+Status CheckJsonObject(std::string_view text);
 
 // A checkpoint's quantization configuration.
 struct QuantConfig {

@@ -1,74 +1,105 @@
-// zt.convert.composite — parses the JSON of a quantization configuration. A plain unit, because
-// simdjson's header and the module zt.std cannot be used in the same unit.
-#include <simdjson.h>
-
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <unordered_set>
-#include <utility>
+// zt.convert.composite — parses the JSON of configurations and states. Numbers are those of the text
+// on every host; simdjson's are not where the first byte of a word is its highest.
+module;
 
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
+module zt.convert.composite;
+
+import zt.std;
 import zt.core;
 
 namespace zt {
-
-StatusOr<Value::Map> ParseJsonObject(std::string_view text);
-Status CheckJsonObject(std::string_view text);
-
 namespace {
 
-namespace dom = simdjson::dom;
-
 // A manifest may have 64 levels of nesting; the attribute is at the third.
-constexpr int kMaxConfigDepth = 32;
+constexpr std::size_t kMaxConfigDepth = 32;
+constexpr std::size_t kMaxDepth = 1024;
 
-StatusOr<Value> ToValue(const dom::element& element, int depth);
+// Takes the events of nlohmann's parser, and makes a map of them. Each returns false after a problem.
+class Builder {
+ public:
+  explicit Builder(bool keeps) : keeps_(keeps) {}
 
-StatusOr<Value::Map> ToMap(const dom::object& object, int depth) {
-  Value::Map map;
-  std::unordered_set<std::string_view, zt::internal::NameHash> keys;
-  for (const auto& [key, value] : object) {
-    if (!keys.insert(key).second) return InvalidData("member " + Quote(key) + " occurs twice");
-    ZT_ASSIGN_OR_RETURN(Value member, ToValue(value, depth));
-    map.emplace_back(std::string(key), std::move(member));
+  bool null() { return Add(Value()); }
+  bool boolean(bool value) { return Add(Value(value)); }
+  bool number_integer(std::int64_t value) { return Add(Value(value)); }
+  bool number_unsigned(std::uint64_t value) {
+    const bool fits = value <= std::uint64_t{std::numeric_limits<std::int64_t>::max()};
+    return Add(fits ? Value(static_cast<std::int64_t>(value)) : Value(value));
   }
-  return map;
-}
-
-StatusOr<Value> ToValue(const dom::element& element, int depth) {
-  if (depth == 0)
-    return InvalidData("it nests deeper than " + std::to_string(kMaxConfigDepth) + " levels");
-  switch (element.type()) {
-    case dom::element_type::OBJECT: {
-      ZT_ASSIGN_OR_RETURN(Value::Map map, ToMap(element.get_object().value_unsafe(), depth - 1));
-      return Value(std::move(map));
-    }
-    case dom::element_type::ARRAY: {
-      Value::Array array;
-      for (const dom::element each : element.get_array().value_unsafe()) {
-        ZT_ASSIGN_OR_RETURN(Value value, ToValue(each, depth - 1));
-        array.push_back(std::move(value));
-      }
-      return Value(std::move(array));
-    }
-    case dom::element_type::STRING:
-      return Value(std::string(element.get_string().value_unsafe()));
-    case dom::element_type::INT64:
-      return Value(std::int64_t{element.get_int64().value_unsafe()});
-    case dom::element_type::UINT64:
-      return Value(std::uint64_t{element.get_uint64().value_unsafe()});
-    case dom::element_type::DOUBLE:
-      return Value(element.get_double().value_unsafe());
-    case dom::element_type::BOOL:
-      return Value(element.get_bool().value_unsafe());
-    case dom::element_type::NULL_VALUE:
-      return Value();
+  bool number_float(double value, const std::string&) { return Add(Value(value)); }
+  bool string(std::string& value) { return Add(Value(std::move(value))); }
+  bool binary(nlohmann::ordered_json::binary_t&) { return false; }
+  bool start_object(std::size_t) { return Begin(true); }
+  bool start_array(std::size_t) { return Begin(false); }
+  bool key(std::string& name) {
+    if (!keeps_) return true;
+    if (!open_.back().keys.insert(name).second)
+      return Fail(InvalidData("member " + Quote(name) + " occurs twice"));
+    open_.back().key = std::move(name);
+    return true;
   }
-  return InvalidData("a value has an unknown type");
-}
+  bool end_object() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    if (!open_.empty()) return Add(Value(std::move(done.map)));
+    whole_ = std::move(done.map);
+    return true;
+  }
+  bool end_array() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    return Add(Value(std::move(done.array)));
+  }
+  template <class Error>
+  bool parse_error(std::size_t at, const std::string&, const Error&) {
+    return Fail(InvalidData("it is not JSON: byte " + std::to_string(at) + " is wrong"));
+  }
+
+  const Status& status() const { return status_; }
+  Value::Map TakeWhole() { return std::move(whole_); }
+
+ private:
+  struct Open {
+    bool is_object = false;
+    Value::Map map = {};
+    Value::Array array = {};
+    std::unordered_set<std::string, zt::internal::NameHash, std::equal_to<>> keys = {};
+    std::string key = {};
+  };
+
+  bool Fail(Status status) {
+    status_ = std::move(status);
+    return false;
+  }
+  bool Begin(bool is_object) {
+    if (open_.empty() && !is_object) return Fail(InvalidData("it is not a JSON object"));
+    if (keeps_ && open_.size() == kMaxConfigDepth)
+      return Fail(
+          InvalidData("it nests deeper than " + std::to_string(kMaxConfigDepth) + " levels"));
+    if (open_.size() == kMaxDepth) return Fail(InvalidData("it is not JSON: it nests too deep"));
+    open_.push_back({is_object});
+    return true;
+  }
+  bool Add(Value value) {
+    if (open_.empty()) return Fail(InvalidData("it is not a JSON object"));
+    Open& open = open_.back();
+    if (!keeps_) return true;
+    if (open.is_object) {
+      open.map.emplace_back(std::move(open.key), std::move(value));
+    } else {
+      open.array.push_back(std::move(value));
+    }
+    return true;
+  }
+
+  const bool keeps_;
+  std::vector<Open> open_;
+  Value::Map whole_;
+  Status status_;
+};
 
 // The text with null for each of the numbers NaN and Infinity, which Python writes.
 std::string WithoutNan(std::string_view text) {
@@ -97,31 +128,18 @@ std::string WithoutNan(std::string_view text) {
   return out;
 }
 
-StatusOr<dom::object> ParseObject(dom::parser& parser, std::string_view text) {
-  dom::element root;
-  auto error = parser.parse(simdjson::padded_string(text)).get(root);
-  if (error != simdjson::SUCCESS &&
-      parser.parse(simdjson::padded_string(WithoutNan(text))).get(root) == simdjson::SUCCESS)
-    error = simdjson::SUCCESS;
-  if (error != simdjson::SUCCESS)
-    return InvalidData(std::string("it is not JSON: ") + simdjson::error_message(error));
-  dom::object object;
-  if (root.get_object().get(object) != simdjson::SUCCESS)
-    return InvalidData("it is not a JSON object");
-  return object;
+StatusOr<Value::Map> Parse(std::string_view text, bool keeps) {
+  Builder builder(keeps);
+  if (nlohmann::ordered_json::sax_parse(text, &builder)) return builder.TakeWhole();
+  Builder other(keeps);
+  if (nlohmann::ordered_json::sax_parse(WithoutNan(text), &other)) return other.TakeWhole();
+  return builder.status();
 }
 
 }  // namespace
 
-StatusOr<Value::Map> ParseJsonObject(std::string_view text) {
-  dom::parser parser;
-  ZT_ASSIGN_OR_RETURN(const dom::object object, ParseObject(parser, text));
-  return ToMap(object, kMaxConfigDepth);
-}
+StatusOr<Value::Map> ParseJsonObject(std::string_view text) { return Parse(text, true); }
 
-Status CheckJsonObject(std::string_view text) {
-  dom::parser parser;
-  return ParseObject(parser, text).status();
-}
+Status CheckJsonObject(std::string_view text) { return Parse(text, false).status(); }
 
 }  // namespace zt
