@@ -21,6 +21,12 @@ def rounded(numbers, kind):
         return quantized.to_bf16(numbers) if kind == "bf16" else numbers.astype("<f2").view("<u2")
 
 
+def overflowing(numbers, kind):
+    """How many numbers do not fit the type."""
+    _, bits, infinity, _ = TYPES[kind]
+    return int(numpy.count_nonzero((rounded(numpy.ascontiguousarray(numbers), kind) & numpy.dtype(bits).type((1 << (8 * numpy.dtype(bits).itemsize - 1)) - 1)) == infinity))
+
+
 class Base(support.EndToEnd):
     def pair(self, name):
         tensors, metadata = make_safetensors.read(DATA / "quantized" / f"{name}_1.in.safetensors")
@@ -51,13 +57,15 @@ class Base(support.EndToEnd):
         self.assertEqual((done.returncode, done.stderr), (0, b""), arguments)
         return done
 
-    def check(self, tensors, numbers, kind, where):
+    def check(self, tensors, numbers, kind, where, saturated=False):
         dtype, bits, infinity, nan = TYPES[kind]
         for name, want in numbers.items():
             is_dtype, shape, data = tensors[name]
             self.assertEqual((is_dtype, shape), (dtype, list(want.shape)), (where, name))
             is_bits, want = numpy.frombuffer(data, bits), rounded(numpy.ascontiguousarray(want), kind).reshape(-1)
             magnitude = want.dtype.type((1 << (8 * want.itemsize - 1)) - 1)
+            if saturated:
+                want = numpy.where((want & magnitude) == infinity, want - want.dtype.type(1), want)
             want = numpy.where((want & magnitude) > infinity, nan, want)  # every NaN is the positive quiet one
             wrong = numpy.flatnonzero(is_bits != want)
             self.assertEqual(wrong.size, 0, (where, name, wrong[:5], is_bits[wrong[:5]], want[wrong[:5]]))
@@ -125,15 +133,21 @@ class Numbers(Base):
                 model = self.write_model(tensors, config, shards=1 + (run + run // 9) % 3)
                 kind = list(TYPES)[run % 3]
                 memory = ["64KiB", "1MiB", "32MiB"][run // 3 % 3]
+                rule = ["inf", "saturate"][(run + run // 6) % 2]
                 with self.subTest(scheme=name, run=run, config=config):
-                    self.good("convert", model, "--dequantize", kind, "--on-overflow", "inf", "-q", "-f", "-o", "m.zt",
-                              "--threads", [1, 2, 8][(run + run // 3) % 3], "--memory", memory)
+                    result = self.run_program("convert", model, "--dequantize", kind, "--on-overflow", rule, "--json", "-f", "-o", "m.zt",
+                                                "--threads", [1, 2, 8][(run + run // 3) % 3], "--memory", memory)
+                    self.assertEqual(result.returncode, DONE, result.stderr)
+                    counted = {each["tensor"]: each["overflow"] for each in json.loads(result.stdout)["numeric"] if each["overflow"]}
+                    want = {} if kind == "f32" else {key: overflowing(each, kind) for key, each in numbers.items() if overflowing(each, kind)}
+                    self.assertEqual(counted, want)
                     out = self.extracted("m.zt")
                     found, _ = make_safetensors.read(out / "model.safetensors")
-                    self.check(found, numbers, kind, (name, run))
+                    self.check(found, numbers, kind, (name, run), saturated=rule == "saturate")
+                    if any(overflowing(each, kind) for each in numbers.values()):
+                        self.assertEqual(self.run_program("convert", model, "--dequantize", kind, "-q", "-f", "-o", "e.zt").returncode, support.NUMERIC)
                     if run == 0:
-                        self.good("verify", "m.zt", "--against", model, "--dequantize", kind, "--on-overflow", "inf",
-                                  "-q")
+                        self.good("verify", "m.zt", "--against", model, "--dequantize", kind, "--on-overflow", rule, "-q")
                 run += 1
 
     def test_memory(self):
