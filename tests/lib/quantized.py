@@ -43,10 +43,17 @@ def from_bf16(bits):
     return (bits.astype(numpy.uint32) << 16).view(numpy.float32)
 
 
+HUGE = 0.  # the probability that some scales of a tensor are so large that products do not fit f32, or f16
+
+
 def stored_floats(rng, shape, kind):
     """(tensor, values) of scales, most of them ordinary, a few 0, negative or tiny."""
     values = (rng.standard_normal(shape) * 2.0 ** rng.integers(-8, 4, shape)).astype(numpy.float32)
     values = numpy.where(rng.random(shape) < .02, numpy.float32(0), values)
+    if HUGE and rng.random() < HUGE:
+        most = numpy.float32(60000 if kind == "F16" else 3e38)
+        huge = numpy.clip(values.astype(numpy.float64) * most, -most, most).astype(numpy.float32)
+        values = numpy.where(rng.random(shape) < .1, huge, values)
     if kind == "F32":
         return (kind, list(shape), values.tobytes()), values
     if kind == "F16":
