@@ -333,6 +333,22 @@ class Careless(Case):
         with ztstream.open(path.decode()) as file:
             self.assertEqual([(t.name, t.dtype) for t in file.values()], [("w\0x", "f32")])
 
+    def test_names(self):
+        """A name that cannot be added spends the writer: it was asked for another file than it can write."""
+        shape, data = (c_uint64 * 1)(2), ctypes.create_string_buffer(8)
+        for name, spec in ((b"w", b"1.2"), (b"", b"2.0"), (b"\xff", b"1.2"), (b"a\xed\xa0\x80", b"0.1")):
+            out, options = c_void_p(), _c.WriterOptions()
+            c.writer_options_init(byref(options), sizeof(options))
+            options.spec = spec
+            self.assertEqual(c.writer_open(self.path("n.zt").encode(), byref(options), byref(out)), 0)
+            add = lambda name: c.writer_add(out, name, len(name), b"f32", shape, 1, data, 8)
+            self.assertEqual([add(b"w"), add(name)], [0, 2])
+            first = c.last_error()
+            for call in (lambda: add(b"x"), lambda: c.writer_flush(out), lambda: c.writer_finish(out)):
+                self.assertEqual((call(), c.last_error()), (2, first))
+            c.writer_free(out)
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_sizes(self):
         """A caller of an older header has shorter structs, one of a newer header longer ones."""
         whole = _c.WriterOptions()

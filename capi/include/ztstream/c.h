@@ -347,11 +347,10 @@ ZTS_API void zts_writer_options_init(zts_writer_options* options, size_t size);
 /* Makes a writer of the file `path`, or of an "s3://" URL, which appears under its name only when
  * it is finished. `options` may be null. `*writer` is null on failure.
  *
- * After invalid bytes of a tensor, a name that cannot be added (twice, empty, not UTF-8) or an error
- * of the system, every later call that adds, flushes or finishes returns that first error again:
- * free the writer. A refused argument (null, an unknown
- * type, an invalid shape, an object still open) does not change the writer. In a forked child every
- * call is ZTS_MISUSE. */
+ * After invalid bytes of a tensor, a name that cannot be added (twice, not UTF-8, in 2.0 empty) or an
+ * error of the system, every later call that adds, flushes or finishes returns that first error
+ * again: free the writer. A refused argument (null, an unknown type, an invalid shape, an object still
+ * open) does not change the writer. In a forked child every call is ZTS_MISUSE. */
 ZTS_API zts_status zts_writer_open(const char* path, const zts_writer_options* options,
                                    zts_writer** writer);
 /* Writes to an open descriptor, in order, such as a pipe; it is not closed. */
