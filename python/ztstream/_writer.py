@@ -5,6 +5,7 @@ import ctypes
 import operator
 import os
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -464,13 +465,10 @@ class _Failure:
 class Pending:
     """A file that is written in the background: see save_file."""
 
-    _last: Optional["Pending"] = None
+    _line: Dict["Pending", int] = {}  # those that have copies, or wait for that, in order, with the thread that takes them
 
     def __init__(self, path, entries, write):
-        self.path, self._pid, self._failure = path, os.getpid(), None
-        if Pending._last is not None and Pending._last._pid == self._pid:
-            Pending._last._joined(None)
-        copies = collections.deque((name, data if data is None or data.own else data.copied(), first) for name, data, first in entries)
+        self.path, self._pid, self._failure, self._call = path, os.getpid(), None, None
 
         def taken():
             while copies:
@@ -481,9 +479,29 @@ class Pending:
                 write(taken())
             except BaseException as error:
                 self._failure = _Failure(path, error.with_traceback(None))
+            Pending._line.pop(self, None)
 
-        self._call = begun(work)
-        Pending._last = self
+        try:
+            Pending._line[self] = threading.get_ident()
+            self._wait_in_line()
+            copies = collections.deque((name, data if data is None or data.own else data.copied(), first) for name, data, first in entries)
+            self._call = begun(work)
+        except BaseException:
+            Pending._line.pop(self, None)
+            raise
+
+    def _wait_in_line(self):
+        """Until those that came before have ended, of this process; one that makes this one while it copies has to go on."""
+        for each, thread in list(Pending._line.items()):
+            if each is self:
+                return
+            while each._pid == self._pid:
+                if each._call is not None and not each._call.ended:
+                    each._call.wait(0.1)
+                elif each._call is None and each in Pending._line and thread != threading.get_ident():
+                    time.sleep(0.01)
+                else:
+                    break
 
     def done(self) -> bool:
         """Whether it has ended: written, or failed."""

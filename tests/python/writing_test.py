@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import threading
+import time
 import types
 import unittest
 from unittest import mock
@@ -233,11 +234,51 @@ class Writing(Case):
         with self.assertWarnsRegex(RuntimeWarning, "x.zt was not written, and nobody waited for it: .*there already|exists"):
             failed = ztstream.save_file({"w": values}, path, background=True)
             failed._call.wait()
-            _writer.Pending._last = failed = None
+            failed = None
             gc.collect()
         done = run("import os\nztstream.save_file({'w': numpy.ones(1 << 20)}, sys.argv[1], background=True)", self.path("exit.zt"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(ztstream.load(self.path("exit.zt"))["w"].sum(), 1 << 20)
+
+    def test_background_of_threads(self):
+        """One copy at a time, whoever asks for it: also after one that could not be copied, and where one is made by another."""
+        begun, go, asked = threading.Event(), threading.Event(), []
+
+        class Slow(io.BytesIO):
+            def write(self, data):
+                begun.set()
+                go.wait(30)
+                return super().write(data)
+
+        class Asks(collections.UserDict):
+            def items(self):
+                asked.append(threading.get_ident())
+                if "nested" in self.data:
+                    ztstream.save_file({"a": 1}, io.BytesIO(), background=True).wait()
+                if "fails" in self.data:
+                    raise KeyError("mine")
+                return self.data.items()
+
+        def save(**tensors):
+            with ztstream.save_file(Asks(tensors), io.BytesIO(), background=True):
+                pass
+
+        self.addCleanup(go.set)
+        first = ztstream.save_file({"w": numpy.ones(300000)}, Slow(), background=True)
+        self.assertTrue(begun.wait(30))
+        threads = [threading.Thread(target=save, kwargs={"w": numpy.ones(9)}) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        self.assertEqual((asked, len(_writer.Pending._line)), ([], 5))
+        go.set()
+        for thread in threads:
+            thread.join(30)
+        self.assertTrue(first.wait())
+        with self.assertRaisesRegex(KeyError, "mine"):
+            save(fails=numpy.ones(9))
+        save(nested=numpy.ones(9))
+        self.assertEqual((len(asked), _writer.Pending._line), (6, {}))
 
     def test_ties_of_mappings(self):
         """Handles of a raw file share what they share there; what a mapping makes for each name shares nothing."""
