@@ -2,6 +2,7 @@
 import collections
 import copy
 import ctypes
+import mmap
 import operator
 import os
 import sys
@@ -39,7 +40,12 @@ class _Bytes:
         self.own = own  # a copy: nothing that the caller does changes it
 
     def copied(self):
-        """The same with a copy of the bytes."""
+        """The same with a copy of the bytes. A large one is in pages of its own, which go back to the system when it is freed."""
+        if self.nbytes >= _LONG:
+            pages = mmap.mmap(-1, self.nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            made = (ctypes.c_char * 1).from_buffer(pages)  # which keeps them
+            ctypes.memmove(made, self.address, self.nbytes)
+            return _Bytes(ctypes.addressof(made), self.nbytes, self.dtype, self.shape, made, fresh=True, own=True)
         made = ctypes.create_string_buffer(ctypes.string_at(self.address, self.nbytes) if self.nbytes else b"", self.nbytes or 1)
         return _Bytes(ctypes.addressof(made), self.nbytes, self.dtype, self.shape, made, fresh=True, own=True)
 
