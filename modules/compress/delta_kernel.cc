@@ -253,6 +253,24 @@ HWY_INLINE std::uint64_t NextOf(const DeltaGroup& group, std::uint32_t& gaps, st
   return kNever;
 }
 
+// The place of the set bit before which `rank` bits are set.
+HWY_INLINE std::size_t PlaceOf(std::uint64_t mask, std::uint64_t rank) {
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX3  // it is slow on some processors without AVX-512
+  return FirstOf(__builtin_ia32_pdep_di(std::uint64_t{1} << rank, mask));
+#else
+  std::size_t place = 0;
+  for (unsigned half = kBlock / 2; half >= 8; half /= 2) {
+    const std::uint64_t before = CountOf((mask >> place) & ((std::uint64_t{1} << half) - 1));
+    const bool after = before <= rank;
+    rank -= after ? before : 0;
+    place += after ? half : 0;
+  }
+  mask >>= place;
+  for (; rank > 0; --rank) mask &= mask - 1;
+  return place + FirstOf(mask);
+#endif
+}
+
 template <typename T>
 bool Add(std::uint8_t* elements, std::size_t count, DeltaKey key, const DeltaGroup* groups,
          std::size_t group_count) {
@@ -270,9 +288,10 @@ bool Add(std::uint8_t* elements, std::size_t count, DeltaKey key, const DeltaGro
     members.Find(block, in_block, masks);
     for (std::size_t g = 0; g < group_count; ++g) {
       const DeltaGroup& group = groups[g];
+      const std::uint64_t at = seen[g];
+      seen[g] += CountOf(masks[g]);
+      if (next[g] >= seen[g]) continue;
       std::uint64_t mask = masks[g];
-      std::uint64_t at = seen[g];
-      seen[g] += CountOf(mask);
       if (group.all) {
         if (seen[g] > group.value_count) return false;
         const std::uint8_t* const from = group.values + at * sizeof(T);
@@ -283,12 +302,11 @@ bool Add(std::uint8_t* elements, std::size_t count, DeltaKey key, const DeltaGro
         }
         continue;
       }
-      while (next[g] < seen[g]) {
-        for (; at < next[g]; ++at) mask &= mask - 1;
+      do {
         if (values[g] == group.value_count) return false;
-        add(FirstOf(mask), group.values, values[g]++);
+        add(PlaceOf(mask, next[g] - at), group.values, values[g]++);
         next[g] = NextOf(group, gaps[g], next[g] + 1);
-      }
+      } while (next[g] < seen[g]);
     }
     return true;
   });
