@@ -53,7 +53,7 @@ complete -c ztstream -n '__fish_seen_subcommand_from convert verify' -l quant -x
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract id' -l include -x -d 'Only these old names, glob:PATTERN or regex; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from diff' -l include -x -d 'Only these, by their names in B: name, glob:PATTERN or regex; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from inspect' -l include -x -d 'Only these: name, glob:PATTERN or regex; repeatable'
-complete -c ztstream -n '__fish_seen_subcommand_from convert inspect verify extract diff id' -l include-from -r -d 'As --include of each line of a file; lines may end in NUL'
+complete -c ztstream -n '__fish_seen_subcommand_from convert inspect verify extract diff id' -l include-from -r -d 'Only what a file names, each line a name or glob:PATTERN'
 complete -c ztstream -n '__fish_seen_subcommand_from convert inspect verify extract diff id' -l exclude -x -d 'Not these; repeatable'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify extract diff' -l rename -x -d 'New names; repeatable, in order'
 complete -c ztstream -n '__fish_seen_subcommand_from convert verify' -l no-metadata -d 'Leave out the attributes of the whole file'

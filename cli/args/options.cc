@@ -137,7 +137,7 @@ constexpr Option kOptions[] = {
     {kInspect, 0, "include", "WHICH", kTensors, &Args::include,
      "Only these: name, glob:PATTERN or regex; repeatable"},
     {kRules | kDiff | kInspect | kId, 0, "include-from", "LIST", kTensors, &Args::include_from,
-     "As --include of each line of a file; lines may end in NUL", "", kFiles},
+     "Only what a file names, each line a name or glob:PATTERN", "", kFiles},
     {kRules | kDiff | kInspect | kId, 0, "exclude", "WHICH", kTensors, &Args::exclude,
      "Not these; repeatable"},
     {kRules | kDiff, 0, "rename", "s/RE/TEXT/", kTensors, &Args::rename,

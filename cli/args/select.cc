@@ -17,6 +17,9 @@ namespace zt::cli::internal {
 namespace {
 
 constexpr std::string_view kGlob = "glob:";
+// No word of a command line begins with it: the rest is a name.
+constexpr char kIsName = '\0';
+constexpr std::uint64_t kMostListed = std::uint64_t{256} << 20;
 
 bool MatchesGlob(const std::string& glob, std::string_view name) {
   return ::fnmatch(glob.c_str(), std::string(name).c_str(), 0) == 0;
@@ -55,13 +58,16 @@ std::string MeantOrListed(std::string_view word, std::span<const std::string_vie
 }
 
 Status ReadLines(const std::string& path, std::vector<std::string>& words) {
-  std::ifstream file(IsStandardInput(path) ? "/dev/stdin" : path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) return WithFile(IoError("cannot read"), path);
+  const auto bytes = WithFile(OpenNamed(path, *LocalStore()), path);
+  if (!bytes.ok()) return bytes.status();
+  ZT_ASSIGN_OR_RETURN(const std::string text, WithFile(ReadAll(**bytes, kMostListed), path));
   const char end = text.find('\0') == text.npos ? '\n' : '\0';
+  std::unordered_set<std::string_view> seen;
   for (std::size_t at = 0, next = 0; at < text.size(); at = next + 1) {
     next = std::min(text.find(end, at), text.size());
-    if (next > at) words.push_back(text.substr(at, next - at));
+    const auto line = std::string_view(text).substr(at, next - at);
+    if (line.empty() || !seen.insert(line).second) continue;
+    words.push_back((line.starts_with(kGlob) ? "" : std::string(1, kIsName)) + std::string(line));
   }
   // No --include would mean all.
   return words.empty() ? WithFile(InvalidArgument("it has no line"), path) : OkStatus();
@@ -75,14 +81,18 @@ struct Pattern::State {
   std::string meant;                      // see Pattern::meant
 };
 
-Pattern::Pattern(std::string option, std::string word)
-    : text_(option + (option.empty() ? "'" : " '") + word + "'"),
-      state_(std::make_shared<State>()) {
+Pattern::Pattern(std::string option, std::string word) : state_(std::make_shared<State>()) {
+  if (word.starts_with(kIsName)) {
+    state_->kind = State::Kind::kName;
+    word.erase(0, 1);
+  }
+  text_ = option + (option.empty() ? "'" : " '") + word + "'";
   state_->word = std::move(word);
 }
 
 Status Pattern::Resolve(std::span<const std::string_view> names) {
   State& state = *state_;
+  if (state.kind == State::Kind::kName) return OkStatus();
   if (std::ranges::binary_search(names, std::string_view(state.word))) {
     state.kind = State::Kind::kName;
     return OkStatus();
