@@ -515,6 +515,16 @@ int ConvertOne(const Args& args) {
   return Done(args, status);
 }
 
+// True if an output that is there is an input, or lies in one.
+bool Lies(const std::string& output, const std::string& input) {
+  std::error_code error;
+  if (IsUrl(output) || IsUrl(input) || !std::filesystem::exists(output, error))
+    return output == input;
+  const auto real = std::filesystem::canonical(output, error);
+  const auto other = std::filesystem::canonical(input, error);
+  return !error && std::ranges::mismatch(other, real).in1 == other.end();
+}
+
 // Each input to a file of its name in the folder. Goes on after an error; returns the first one's
 // status.
 int ConvertEach(const Args& args) {
@@ -526,7 +536,9 @@ int ConvertEach(const Args& args) {
   std::vector<Args> runs;
   for (const std::string& input : args.inputs) {
     fs::path path = input;
+    std::error_code none;
     if (!path.has_filename()) path = path.parent_path();  // "model/"
+    if (path.filename() == "." || path.filename() == "..") path = fs::canonical(path, none);
     const bool folder = TheStore().IsFolder(input);
     Args& run = runs.emplace_back(args);
     run.inputs = {input};
@@ -534,18 +546,28 @@ int ConvertEach(const Args& args) {
         (fs::path(args.output) / (folder ? path.filename() : path.stem())).string() + ".zt";
     run.left_out = std::make_shared<std::vector<LeftOut>>();
     run.used_bases = std::make_shared<std::vector<std::string>>();
-    if (args.output.empty() || IsPipe(input) || IsStandardInput(input))
+    if (args.output.empty() || args.output == "-" || IsPipe(input) || IsStandardInput(input))
       return Fail(args, InvalidArgument("--each names files after the inputs: give -o OUT/, and no "
                                         "pipes"));
     if (!outputs.insert(run.output).second)
       return Fail(args, WithFile(InvalidArgument("two inputs would be written there"), run.output));
   }
+  for (const Args& run : runs) {
+    for (const std::string& input : args.inputs) {
+      if (input != run.inputs[0] && Lies(run.output, input))
+        return Fail(args,
+                    WithFile(InvalidArgument("it is or belongs to another input, " + Quote(input)),
+                             run.output));
+    }
+  }
   std::error_code error;
   if (!args.dry_run && !IsUrl(args.output)) fs::create_directories(args.output, error);
   if (error) return Fail(args, WithFile(IoError(error.value(), "cannot make"), args.output));
   int first = 0;
-  for (std::size_t i = 0; i < runs.size() && !Interrupted(); ++i) {
-    const int status = ConvertOne(runs[i]);
+  for (const Args& run : runs) {
+    Begun();
+    if (Ended()) return first == 0 ? Fail(args, Cancelled("interrupted")) : first;
+    const int status = ConvertOne(run);
     if (first == 0) first = status;
   }
   return first;

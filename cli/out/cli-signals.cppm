@@ -25,6 +25,8 @@ class CancelsWriter {
 // Marks the command's output as published: from now on a signal does not end the run, which reports
 // its result and ends by itself.
 void Completed();
+// What follows is another output: a signal ends the run again.
+void Begun();
 // True if a signal arrived before Completed. The program then prints only that it was interrupted.
 bool Ended();
 // A run that is given URLs leaves no core, which would hold what it signs with.

@@ -149,6 +149,7 @@ bool Ended() {
 }
 
 void Completed() { g_complete = true; }
+void Begun() { g_complete = false; }
 
 void SetCommon(const Common& common) {
   const std::lock_guard lock(g_mutex);

@@ -9,6 +9,7 @@ import pty
 import random
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import numpy
 import make_safetensors
 import make_zt
 import support
-from support import DATA, DIFFERS, DONE, EXISTS, INVALID, IO, PROGRAM, UNSUPPORTED, USAGE
+from support import DATA, DIFFERS, DONE, EXISTS, INTERRUPTED, INVALID, IO, PROGRAM, UNSUPPORTED, USAGE
 
 ONE = {"w": ("F32", [1], bytes(4))}
 ESCAPE = "\x1b[2Jevil\nrow\u202e"
@@ -443,7 +444,14 @@ class NamesAndRules(support.EndToEnd):
             self.expect(USAGE, "inspect", source, "--names", *options, says="--names prints nothing else")
         self.fail_with(USAGE, "inspect", source, "-0", says="--null does nothing without --names")
         self.fail_with(USAGE, "convert", source, "-o", "x.zt", "--include-from", self.put("list", b"\n"), says="list: it has no line")
-        self.fail_with(IO, "convert", source, "-o", "x.zt", "--include-from", "gone", says="gone: cannot read")
+        self.fail_with(IO, "convert", source, "-o", "x.zt", "--include-from", "gone", says="gone: cannot open")
+        self.fail_with(USAGE, "convert", source, "-o", "x.zt", "--include-from", self.folder, says="it is a folder, a file is needed")
+
+    def test_a_name_of_a_list_is_no_regular_expression(self):
+        source = self.safetensors("n.safetensors", {name: ("U8", [1], b"x") for name in ("l.1.w", "l.1.w_g", "lx1.w", "a+")})
+        listed = self.put("list", b"l.1.w\n" * 1000 + b"glob:a*\n")
+        self.assertEqual(self.listed(source, "--include-from", listed), ["l.1.w", "a+"])
+        self.expect(USAGE, "convert", source, "-o", "x.zt", "--include-from", self.put("list", b"l.1\nx1\n"), says="leave no tensor of 4")
 
     def test_misspelt_names_are_told_from_the_nearest(self):
         source = self.safetensors("n.safetensors", {name: ("F32", [1], bytes(4)) for name in ("block.weight", "block.bias")})
@@ -515,6 +523,38 @@ class NamesAndRules(support.EndToEnd):
         for words, says in (([first, self.safetensors("x/a.safetensors", ONE)], "o/a.zt: two inputs would be written there"),
                             ([first, "-"], "give -o OUT/, and no pipes"), ([first, "--shards", "2"], "--each writes one file an input")):
             self.fail_with(USAGE, "convert", "--each", *words, "-o", "o/", says=says)
+
+    def test_each_and_other_inputs(self):
+        """No run of --each writes over what another reads."""
+        first = self.safetensors("w.safetensors", {"w": ("U8", [1], b"1")})
+        self.path("d").mkdir()
+        self.succeed("convert", self.safetensors("other.safetensors", {"x": ("U8", [1], b"2")}), "-qo", "d/w.zt")
+        self.path("link.zt").symlink_to("d/w.zt")
+        before = self.path("d/w.zt").read_bytes()
+        for second in ("link.zt", "d"):
+            self.fail_with(USAGE, "convert", first, second, "--each", "-fo", "d/", says=("d/w.zt: it is or belongs to another input, ", second))
+            self.assertEqual(self.path("d/w.zt").read_bytes(), before)
+        self.fail_with(USAGE, "convert", first, "--each", "-o", "-", says="give -o OUT/")
+
+    def test_a_signal_between_outputs(self):
+        """After the first of --each is complete, a signal ends the run, and says so."""
+        first, second = (self.safetensors(f"{name}.safetensors", ONE) for name in "ab")
+        os.mkfifo(self.path("lines"))
+        full = os.open(self.path("lines"), os.O_RDWR | os.O_NONBLOCK)
+        with self.assertRaises(BlockingIOError):  # so that the line of the first output waits for its reader
+            while True:
+                os.write(full, b"x" * 4096)
+        process = subprocess.Popen([PROGRAM, "convert", first, second, "--each", "--json", "-o", "out/"], cwd=self.folder, stderr=subprocess.PIPE,
+                                   stdout=os.open(self.path("lines"), os.O_RDWR))
+        until = time.monotonic() + 30
+        while not self.path("out/a.zt").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        threading.Thread(target=lambda: [os.read(full, 1 << 20) for _ in range(2)], daemon=True).start()
+        process.communicate(timeout=30)
+        self.assertEqual((process.returncode, self.entries(self.path("out"))), (INTERRUPTED, ["a.zt"]))
 
     def test_extract_prints_its_plan(self):
         source = self.safetensors("a.safetensors", {"w": ("F32", [2, 1], bytes(8)), "b": ("I64", [1], bytes(8))})
