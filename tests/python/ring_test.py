@@ -256,6 +256,30 @@ print(peak() - before)
         for name, tensor in model.state_dict().items():
             self.same(other.state_dict()[name], tensor.half() if tensor.is_floating_point() else tensor, name)
 
+    def test_dequantize_and_base(self):
+        """The numbers of quantized tensors, and a delta, as numpy has them: mapped, read, by the ring, into tensors that are there."""
+        torch = self.torch
+        config, add = quantized.SCHEMES["fp8_blocks"](numpy.random.default_rng(9))
+        tensors = {}
+        add(tensors, "a")
+        os.mkdir(self.path("q"))
+        (self.folder / "q/config.json").write_text('{"quantization_config": %s}' % json.dumps(config))
+        make_safetensors.write(self.path("q/model.safetensors"), tensors)
+        ztstream.save_file({"w": torch.arange(90000.0)}, self.path("0.zt"))
+        ztstream.save_file({"w": torch.arange(90000.0) + (torch.arange(90000) % 500 == 0)}, self.path("whole.zt"))
+        ztstream.convert(self.path("whole.zt"), self.path("1.zt"), base=self.path("0.zt"))
+        os.rename(self.path("0.zt"), self.path("elsewhere"))
+        for path, open_with, asked in (("q", {}, {"dequantize": "f32"}), ("q", {"dequantize": "f32"}, {}), ("1.zt", {"base": self.path("elsewhere")}, {})):
+            with ztstream.open(self.path(path), **open_with) as file:
+                wanted = {name: torch.from_numpy(array) for name, array in file.numpy(copy=True, **asked).items()}
+                out = {name: torch.zeros_like(tensor) for name, tensor in wanted.items()}
+                for found in (file.torch(**asked), file.torch(copy=True, **asked), file.torch(slab=True, **asked), file.torch(out=out, **asked)):
+                    self.assertEqual(list(found), list(wanted))
+                    for name, tensor in wanted.items():
+                        self.same(found[name], tensor, (path, name))
+                for name, tensor in file.torch(dtype="bf16", **asked).items():
+                    self.same(tensor, wanted[name].bfloat16(), (path, name))
+
     def test_types(self):
         torch, path = self.torch, self.path("m.zt")
         ztstream.save_file(self.tensors, path)
