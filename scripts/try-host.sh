@@ -2,10 +2,11 @@
 # Cross-builds ztstream for another kind of host, runs its tests under qemu-user, and compares the files written
 # there with the ones that the release build writes here, byte for byte.
 #
-#   scripts/try-host.sh s390x|arm64 [FOLDER] [--short]     default folder: build/host-ARCH
+#   scripts/try-host.sh s390x|arm64 [FOLDER] [--short|--sve]     default folder: build/host-ARCH
 #
 # s390x is big-endian. --short builds the program and the tests of kernels alone, and compares each tenth job of every
-# format. FOLDER gets a sysroot, Debian's packages for ARCH unpacked (this machine's packages and apt
+# format. --sve (arm64) runs the tests of kernels alone, with the Highway of Debian 13, whose kernels use SVE and SVE2: once on
+# a processor without, and with vectors of 128, 256 and 512 bits. FOLDER gets a sysroot, Debian's packages for ARCH unpacked (this machine's packages and apt
 # state are left alone), the build, and in dist the wheel and the archive for that host, which have the form of this one's.
 # Needs qemu-user-static, what scripts/setup.sh installs, and build/release.
 # Exit status: 0 only where everything was there, was built, passed and came out equal; 77 where it cannot be tried, and why.
@@ -13,13 +14,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 . scripts/try-common.sh
-targets=(module_tests fuzz_targets ztstream ztstream_c) select=(-L "module|seeds") every=1 words=()
+kernels=(planes_test compress_test digest_test transform_bytes_test transform_convert_test stats_test dequant_test quant_kernel_test)
+targets=(module_tests fuzz_targets ztstream ztstream_c) every=1 suite=bookworm words=()
 for word in "$@"; do
   case "$word" in
-    --short)
-      kernels=(planes_test compress_test digest_test transform_bytes_test transform_convert_test stats_test dequant_test)
-      targets=(ztstream ztstream_c "${kernels[@]}") select=(-R "^($(IFS='|' && echo "${kernels[*]}"))\$") every=10
-      ;;
+    --short) targets=(ztstream ztstream_c "${kernels[@]}") every=10 ;;
+    --sve) targets=("${kernels[@]}") suite=trixie ;;
     *) words+=("$word") ;;
   esac
 done
@@ -27,38 +27,32 @@ set -- "${words[@]}"
 case "${1:-}" in
   s390x) arch=$1 processor=s390x qemu=qemu-s390x-static ;;
   arm64) arch=$1 processor=aarch64 qemu=qemu-aarch64-static ;;
-  *) usage 2 11; exit 2 ;;
+  *) usage 2 13; exit 2 ;;
 esac
 triple=$processor-linux-gnu
-folder=${2:-build/host-$arch}
+folder=${2:-build/host-$arch$([ $suite = bookworm ] || echo -sve)}
 native=build/release/bin/ztstream
 command -v "$qemu" >/dev/null || code=77 die "$qemu is missing: apt-get install qemu-user-static"
-[ -x "$native" ] || die "build the release preset first: $native is what the files are compared with"
+[ $suite = bookworm ] || [ $arch = arm64 ] || code=2 die "--sve is of arm64"
+[ $suite = trixie ] || [ -x "$native" ] || die "build the release preset first: $native is what the files are compared with"
 mkdir -p "$folder"
 folder=$(realpath "$folder")
 sysroot=$folder/sysroot
 
 # The libraries of scripts/setup.sh, as ARCH has them.
 packages=(
-  libstdc++-12-dev libzstd-dev libhwy-dev libabsl-dev libcbor-dev libsimdjson-dev libssl-dev libxxhash-dev libutf8proc-dev zlib1g-dev
+  libstdc++-$([ $suite = trixie ] && echo 14 || echo 12)-dev libzstd-dev libhwy-dev libabsl-dev libcbor-dev libsimdjson-dev libssl-dev libxxhash-dev libutf8proc-dev zlib1g-dev
   libdeflate-dev libhdf5-dev libaec-dev libcurl4-openssl-dev
   nlohmann-json3-dev libre2-dev libgtest-dev libgmock-dev libbenchmark-dev
 )
 
-# An apt of its own below FOLDER, which believes that it is on ARCH and that nothing is installed.
+# Debian's packages for ARCH, by an apt of its own below FOLDER.
 make_sysroot() {
-  local apt=$folder/apt mirror suite=bookworm
+  local apt=$folder/apt mirror options
   mkdir -p "$apt/lists/partial" "$apt/archives/partial"
   mirror=$(debian_mirror "$suite")
   [ -n "$mirror" ] || code=77 die "this machine's apt has no source for $suite"
-  echo "deb [arch=$arch signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
-  : >"$apt/status"
-  local options=(
-    -o "APT::Architecture=$arch" -o "APT::Architectures=$arch" -o APT::Sandbox::User=root -o Acquire::Languages=none
-    -o "Dir::State=$apt" -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt"
-    -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
-    -o Dir::Etc::Preferences=/dev/null -o Dir::Etc::PreferencesParts=/dev/null
-  )
+  foreign_apt "$apt" "$arch" "$suite" "$mirror"
   apt-get "${options[@]}" -qq -o APT::Update::Error-Mode=any update || code=77 die "$mirror does not answer"
   local package missing=()
   for package in "${packages[@]}"; do
@@ -99,6 +93,13 @@ make_database() {
 [ -e "$folder/dpkg/status" ] || make_database
 
 start=$SECONDS
+# summary SENTENCE: the last line. Minutes of processor tell what it costs on a machine that others use, too.
+summary() {
+  times >"$folder/times"
+  echo "try-host.sh: $arch: built in $((built - start)) s, $1, by $(awk 'NR == 2 { gsub("[ms]", " "); printf "%.0f", $1 + $3 + ($2 + $4) / 60 }' \
+    "$folder/times") minutes of processor: $([ $status = 0 ] && echo "all good" || echo FAILED)"
+  exit $status
+}
 export PKG_CONFIG_SYSROOT_DIR=$sysroot PKG_CONFIG_PATH=
 export PKG_CONFIG_LIBDIR=$sysroot/usr/lib/$triple/pkgconfig:$sysroot/usr/share/pkgconfig:$sysroot/usr/lib/pkgconfig
 cmake --preset release -B "$folder/build" --log-level=WARNING \
@@ -111,7 +112,26 @@ cmake --build "$folder/build" --target "${targets[@]}"
 built=$SECONDS
 
 status=0
-ctest --test-dir "$folder/build" --output-on-failure --no-tests=error "${select[@]}" -j "$(nproc)" || status=1
+# run_kernels: the tests of kernels, each in four parts, so that no long one is the last.
+run_kernels() {
+  printf '%s\n' "${kernels[@]/%/ 0}" "${kernels[@]/%/ 1}" "${kernels[@]/%/ 2}" "${kernels[@]/%/ 3}" |
+    GTEST_TOTAL_SHARDS=4 xargs -P "$(nproc)" -n 2 bash -c 'said=$(GTEST_SHARD_INDEX=$3 "$0" -L "$1/sysroot" "$1/build/bin/$2" --gtest_brief=1 2>&1) ||
+      { printf "%s\n%s failed\n" "$said" "$2" && exit 1; }' "$qemu" "$folder"
+}
+if [ $suite = trixie ]; then
+  for vectors in none 128 256 512; do
+    # Debian 13's functions sign what they return to, which QEMU does slowly as processors do it.
+    cpu=max,pauth-impdef=on,sve=off start_of=$SECONDS
+    [ $vectors = none ] || cpu=max,pauth-impdef=on,sve-max-vq=$((vectors / 128))
+    QEMU_CPU=$cpu run_kernels || status=1
+    echo "SVE and SVE2 of $vectors bits: ${#kernels[@]} tests in $((SECONDS - start_of)) s"
+  done
+  summary "tested in $((SECONDS - built)) s"
+elif [ $every = 10 ]; then
+  run_kernels || status=1
+else
+  ctest --test-dir "$folder/build" --output-on-failure --no-tests=error -L "module|seeds" -j "$(nproc)" || status=1
+fi
 tested=$SECONDS
 foreign=$folder/ztstream
 printf '#!/bin/sh\nexec %s -L "%s" "%s" "$@"\n' "$qemu" "$sysroot" "$folder/build/bin/ztstream" >"$foreign"
@@ -126,6 +146,4 @@ done
 /usr/bin/python3 -B tests/lib/compare_releases.py "$folder/dist-here" "$folder/dist" || status=1
 /usr/bin/python3 -B tests/lib/worker_calls.py "$folder/build/bin/ztstream" "$qemu" -L "$sysroot" || status=1
 /usr/bin/python3 -B tests/lib/compare_hosts.py "$native" "$foreign" --every "$every" || status=1
-echo "try-host.sh: $arch: built in $((built - start)) s, tested in $((tested - built)) s, compared in $((SECONDS - tested)) s:" \
-  "$([ $status = 0 ] && echo "all good" || echo FAILED)"
-exit $status
+summary "tested in $((tested - built)) s, compared in $((SECONDS - tested)) s"
