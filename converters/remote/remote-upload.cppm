@@ -26,6 +26,9 @@ StatusOr<std::unique_ptr<Sink>> CreateUpload(std::shared_ptr<S3Client> client,
 // The size of the parts for an object of at most `bytes`; nullopt if no part size is large enough.
 std::optional<std::uint64_t> PartBytes(std::uint64_t bytes);
 
+// The parts of an upload are numbered from 1 to this.
+inline constexpr std::uint64_t kMostParts = 10'000;
+
 // A part that the store has.
 struct StoredPart {
   std::uint64_t size = 0;

@@ -27,7 +27,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kLeastPart = 16 * kMiB, kMostPart = 5120 * kMiB;
 constexpr std::uint64_t kLeastGiven = 5 * kMiB;  // S3 takes no smaller part but the last
-constexpr std::uint64_t kMostParts = 10'000, kPlannedParts = 9'000;
+constexpr std::uint64_t kPlannedParts = 9'000;
 constexpr std::size_t kInFlight = 4;
 constexpr std::uint64_t kReadBack = kMiB;
 
@@ -201,12 +201,13 @@ class Upload final : public Sink {
   bool IsThere(const UploadPart& part) {
     const auto stored = earlier_.find(part.number);
     if (stored == earlier_.end()) return false;
-    const bool same = HasBytes(stored->second, part.bytes());
-    if (same)
-      parts_.insert(earlier_.extract(stored));
-    else
+    if (!HasBytes(stored->second, part.bytes())) {
       earlier_.clear();
-    return same;
+      return false;
+    }
+    stored->second.checksum = part.checksum;  // which not every store lists
+    parts_.insert(earlier_.extract(stored));
+    return true;
   }
 
   Status BeginUpload() {

@@ -86,14 +86,17 @@ StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name) {
                           .query = {{"uploads", ""}, {"prefix", name.key}}};
   ZT_ASSIGN_OR_RETURN(const std::string page, AskPage(client, uploads, "ListMultipartUploads"));
   std::map<std::string, std::string, std::less<>> members;
+  std::string begun;  // when the latest one was
   const auto keep = [&](std::string_view element, const std::string& text) {
     members.insert_or_assign(std::string(element), text);
   };
   ScanXml(page, keep, [&](std::string_view element) {
     if (element != "Upload") return;
-    // The last one is the latest.
-    if (members["Key"] == name.key && !members["UploadId"].empty())
+    if (members["Key"] == name.key && !members["UploadId"].empty() &&
+        members["Initiated"] >= begun) {
       found = {members["UploadId"], members["ChecksumAlgorithm"] == "CRC32C", {}};
+      begun = members["Initiated"];
+    }
     members.clear();
   });
   for (unsigned after = 0; !found.id.empty();) {
@@ -109,6 +112,8 @@ StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name) {
       for (const char* name : {"PartNumber", "Size", "ETag", "ChecksumCRC32C"}) members.erase(name);
     });
     const unsigned next = found.parts.empty() ? 0 : found.parts.rbegin()->first;
+    if (next > kMostParts || found.parts.contains(0))
+      return InvalidData("the store lists parts that no upload has");
     if (Lower(members["IsTruncated"]) != "true" || next <= after) break;
     after = next;
   }

@@ -1,6 +1,7 @@
 """Uploads that ended early and are continued (--resume), and headers that buckets demand (--header)."""
 import hashlib
 import os
+import re
 import random
 import shlex
 import signal
@@ -158,6 +159,35 @@ class Resume(s3_test.S3):
                 self.server.fault = None
                 self.assertIsNone(self.content())
                 self.store.uploads.clear()
+
+    def test_stores_that_list_no_checksums(self):
+        """The completion names those of the parts that are there, whether the store lists them or not."""
+        env = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"}
+        self.end_early(env=env)
+        listed = self.store.list_parts
+
+        def without(arguments):
+            answer = listed(arguments)
+            answer.body = re.sub(rb"<ChecksumCRC32C>.*?</ChecksumCRC32C>", b"", answer.body)
+            return answer
+        self.store.list_parts = without
+        missing = self.missing()
+        self.resume(env=env)
+        self.assertEqual(self.sent(), missing)
+        self.whole()
+
+    def test_parts_that_no_upload_has(self):
+        """A list of parts ends at 10,000, whatever the store says."""
+        self.end_early()
+
+        def endless(request):
+            marker = request.arguments.get("part-number-marker") if request.method == "GET" else None
+            rows = "".join(f'<Part><PartNumber>{int(marker) + i}</PartNumber><ETag>"x"</ETag><Size>1</Size></Part>' for i in range(1, 4001)) if marker else ""
+            return Answer(200, {}, f"<ListPartsResult><IsTruncated>true</IsTruncated>{rows}</ListPartsResult>".encode()) if marker else None
+        self.server.fault = endless
+        self.assertIn("the store lists parts that no upload has", self.resume(status=support.INVALID))
+        self.server.fault = None
+        self.store.uploads.clear()
 
     def test_a_signal_keeps_the_parts(self):
         self.server.fault = lambda request: time.sleep(10) if "partNumber=3&" in request.query else None
