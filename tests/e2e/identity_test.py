@@ -314,8 +314,8 @@ cat {self.document}
 echo '{document(ACCESS).decode()}' > {self.document}
 """)
         self.document.write_bytes(document(ACCESS, Expiration=remote_server.stamp(5)))
-        self.server.fault = lambda request: time.sleep(0.3)
-        done = self.run_program("convert", self.checkpoint(20), "-o", self.path("x.zt"), "--files", "none")
+        self.server.fault = lambda request: time.sleep(0.8)  # shards are opened eight at a time
+        done = self.run_program("convert", self.checkpoint(60), "-o", self.path("x.zt"), "--files", "none")
         self.assertEqual(done.returncode, support.DONE, done.stderr)
         self.assertIn(b"cannot be renewed, and are used until they expire: credential_process ended with status 1", done.stderr)
         self.assertEqual(self.runs(), 3)
