@@ -51,7 +51,7 @@ using Batch = BatchOf<PatchRange>;
 class Patch {
  public:
   Patch(const std::string& path, TensorSource& old, TensorSource& fresh)
-      : path_(path), folder_(IsFolder(path)), old_(old), fresh_(fresh) {}
+      : path_(path), folder_(LocalStore()->IsFolder(path)), old_(old), fresh_(fresh) {}
 
   StatusOr<Applied> Write(const ApplyOptions& options) {
     ZT_RETURN_IF_ERROR(Match());
@@ -243,7 +243,7 @@ class Patch {
     const auto compare = [](Batch& batch) {
       for (PatchRange& range : batch.ranges) {
         PutRuns(range.old.bytes, range.fresh.bytes, range.runs);
-        if (!range.runs.empty()) range.sum = SumOf(range.fresh.bytes);
+        if (!range.runs.empty()) range.sum = Xxh3(range.fresh.bytes);
       }
       return OkStatus();
     };
@@ -267,7 +267,7 @@ class Patch {
     Status added;
     for (Place& place : places_) {
       const std::uint64_t grid = fresh_.preferred_read(place.fresh);
-      const std::uint64_t step = grid == 0 || grid > 4 * kChunk ? kChunk : grid;
+      const std::uint64_t step = grid == 0 || grid > kMostRange ? kChunk : grid;
       for (std::uint64_t at = 0; at < place.extent.length && added.ok(); at += step) {
         const std::uint64_t bytes = std::min(step, place.extent.length - at);
         PatchRange range;
@@ -370,11 +370,6 @@ class Patch {
     ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(path_));
     files_[file].bytes = manifest_at_ + end.size();
     return journal_->AddBytes(file, manifest_at_, old_end_, end);
-  }
-
-  static bool IsFolder(const fs::path& path) {
-    std::error_code error;
-    return fs::is_directory(path, error);
   }
 
   const std::string& path_;

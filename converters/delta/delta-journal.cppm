@@ -23,9 +23,6 @@ struct PatchedFile {
   std::uint64_t bytes = 0;   // at the end
 };
 
-// What a range has become, so that a journal is not replayed over other bytes than it was made for.
-std::uint64_t SumOf(std::span<const std::byte> range);
-
 // Writes a journal. Errors name its file.
 class Journal {
  public:
@@ -35,11 +32,12 @@ class Journal {
   // True if nothing was added.
   bool empty() const;
 
-  // A range of a file, by its number: what it becomes, as PutRuns made it of what it is.
+  // A range of a file, by its number: what it becomes, as PutRuns made it of what it is. Its sum tells
+  // that a journal is not replayed over other bytes than it was made for.
   struct Range {
     std::uint32_t file = 0;
     std::uint64_t offset = 0, length = 0;  // at most kMostRange
-    std::uint64_t sum = 0;                 // SumOf what it becomes
+    std::uint64_t sum = 0;                 // Xxh3 of what it becomes
   };
   Status AddBlock(const Range& range, std::span<const std::byte> runs);
   // What is new of `fresh`, which replaces `old` at `offset`; all, if there may be no such old bytes.

@@ -146,7 +146,7 @@ StatusOr<bool> Fits(std::span<const std::byte> runs, const Journal::Range& range
         std::memcpy(&bytes[at], run.data(), run.size());
         return OkStatus();
       }));
-  return SumOf(bytes) == range.sum;
+  return Xxh3(bytes) == range.sum;
 }
 
 // A journal that others may have put there is not replayed.
@@ -171,9 +171,8 @@ class Replayer {
     ZT_ASSIGN_OR_RETURN(made->journal_, WithFile(OpenFile(made->path_), made->path_));
     ZT_ASSIGN_OR_RETURN(made->files_,
                         WithFile(ReadFiles(*made->journal_, made->end_), made->path_));
-    std::error_code error;
     const fs::path path(checkpoint);
-    const bool folder = fs::is_directory(path, error);
+    const bool folder = LocalStore()->IsFolder(checkpoint);
     if (!folder && (made->files_.size() != 1 || made->files_[0].name != path.filename()))
       return WithFile(BadJournal(), made->path_);
     made->folder_ = folder ? path : path.parent_path();
@@ -296,12 +295,6 @@ void PutRuns(std::span<const std::byte> old, std::span<const std::byte> fresh,
   }
 }
 
-std::uint64_t SumOf(std::span<const std::byte> range) {
-  const auto hasher = MakeHasher(DigestKind::kXxh3);
-  hasher->Update(range);
-  return Sum(*hasher);
-}
-
 StatusOr<std::unique_ptr<Journal>> Journal::Create(const std::string& path,
                                                    const std::string& like) {
   auto journal = std::make_unique<Journal>();
@@ -325,13 +318,13 @@ Status Journal::AddBytes(std::uint32_t file, std::uint64_t offset, std::span<con
                          std::span<const std::byte> fresh) {
   if (old.size() != fresh.size()) old = {};
   // Of a file that becomes empty, the size changes alone.
-  if (fresh.empty()) return AddBlock({file, offset, 0, SumOf({})}, {});
+  if (fresh.empty()) return AddBlock({file, offset, 0, Xxh3(fresh)}, {});
   for (std::uint64_t at = 0; at < fresh.size(); at += kChunk) {
     const auto piece = fresh.subspan(at, std::min<std::uint64_t>(kChunk, fresh.size() - at));
     Octets runs;
     PutRuns(old.subspan(std::min<std::uint64_t>(at, old.size())), piece, runs);
     if (runs.empty()) continue;
-    ZT_RETURN_IF_ERROR(AddBlock({file, offset + at, piece.size(), SumOf(piece)}, runs));
+    ZT_RETURN_IF_ERROR(AddBlock({file, offset + at, piece.size(), Xxh3(piece)}, runs));
   }
   return OkStatus();
 }
