@@ -515,14 +515,28 @@ int ConvertOne(const Args& args) {
   return Done(args, status);
 }
 
-// True if an output that is there is an input, or lies in one.
-bool Lies(const std::string& output, const std::string& input) {
+// A path where links lead; empty if nothing is there.
+std::filesystem::path RealPath(const std::string& path) {
   std::error_code error;
-  if (IsUrl(output) || IsUrl(input) || !std::filesystem::exists(output, error))
-    return output == input;
-  const auto real = std::filesystem::canonical(output, error);
-  const auto other = std::filesystem::canonical(input, error);
-  return !error && std::ranges::mismatch(other, real).in1 == other.end();
+  return IsUrl(path) ? std::filesystem::path() : std::filesystem::canonical(path, error);
+}
+
+// Fails if a file that a run would replace is the input of another, or lies in it.
+Status CheckApart(std::span<const Args> runs) {
+  std::vector<std::filesystem::path> inputs;
+  for (const Args& run : runs) inputs.push_back(RealPath(run.inputs[0]));
+  for (const Args& run : runs) {
+    const std::filesystem::path output = RealPath(run.output);
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const std::string& input = runs[i].inputs[0];
+      const bool within = !output.empty() && !inputs[i].empty() &&
+                          std::ranges::mismatch(inputs[i], output).in1 == inputs[i].end();
+      if (input != run.inputs[0] && (within || input == run.output))
+        return WithFile(InvalidArgument("it is or belongs to another input, " + Quote(input)),
+                        run.output);
+    }
+  }
+  return OkStatus();
 }
 
 // Each input to a file of its name in the folder. Goes on after an error; returns the first one's
@@ -552,14 +566,7 @@ int ConvertEach(const Args& args) {
     if (!outputs.insert(run.output).second)
       return Fail(args, WithFile(InvalidArgument("two inputs would be written there"), run.output));
   }
-  for (const Args& run : runs) {
-    for (const std::string& input : args.inputs) {
-      if (input != run.inputs[0] && Lies(run.output, input))
-        return Fail(args,
-                    WithFile(InvalidArgument("it is or belongs to another input, " + Quote(input)),
-                             run.output));
-    }
-  }
+  if (const Status apart = CheckApart(runs); !apart.ok()) return Fail(args, apart);
   std::error_code error;
   if (!args.dry_run && !IsUrl(args.output)) fs::create_directories(args.output, error);
   if (error) return Fail(args, WithFile(IoError(error.value(), "cannot make"), args.output));
