@@ -13,8 +13,6 @@ namespace {
 constexpr std::size_t kMostPartsOfName = 32;
 // The most entries with wildcards elsewhere than at their end; more are not compared.
 constexpr std::size_t kMostPatterns = 1000;
-// The most kinds of groups: each tensor is compared with all.
-constexpr std::size_t kMostKinds = 1000;
 
 // A pair of positive numbers; nullopt for anything else.
 std::optional<std::pair<std::uint64_t, std::uint64_t>> BlockOf(const Value::Map& map,

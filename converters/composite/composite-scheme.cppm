@@ -13,6 +13,9 @@ namespace zt::composite::internal {
 
 enum class Scheme { kGptq, kAwqGemm, kPackQuantized };
 
+// The most kinds of weights of config_groups: each module is compared with all.
+inline constexpr std::size_t kMostKinds = 1000;
+
 // The suffix of the tensor that identifies a module of the scheme: ".qweight" or ".weight_packed".
 std::string_view Anchor(Scheme scheme);
 

@@ -17,8 +17,6 @@ namespace zt::composite::internal {
 namespace {
 
 constexpr std::uint64_t kWordBits = 32;
-// The most kinds of weights of config_groups: each module is compared with all.
-constexpr std::size_t kMostKinds = 1000;
 
 // ---- shared by the schemes ----------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ void WidenI8(const std::uint8_t* HWY_RESTRICT in, float* HWY_RESTRICT out, std::
 void ExpandE8m0(const std::uint8_t* HWY_RESTRICT in, float* HWY_RESTRICT out, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t bits = std::uint32_t{in[i]} << 23;
-    bits = in[i] == 0 ? 0x00400000u : in[i] == 255 ? 0x7fc00000u : bits;
+    bits = in[i] == 0 ? 0x00400000u : in[i] == 255 ? kNan : bits;
     std::memcpy(out + i, &bits, sizeof bits);
   }
 }
