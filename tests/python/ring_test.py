@@ -32,6 +32,16 @@ def filled(file, size=None, grain=None, names=None, progress=None):
     return out, device
 
 
+def write_quantized(folder):
+    """A folder with a tensor of fp8 and its scales."""
+    config, add = quantized.SCHEMES["fp8_blocks"](numpy.random.default_rng(9))
+    tensors = {}
+    add(tensors, "a")
+    folder.mkdir()
+    (folder / "config.json").write_text('{"quantization_config": %s}' % json.dumps(config))
+    make_safetensors.write(folder / "model.safetensors", tensors)
+
+
 class Ring(Case):
     def setUp(self):
         super().setUp()
@@ -114,12 +124,7 @@ class Ring(Case):
             self.assertEqual(filled(file, 1000)[0], {"w": changed["w"].astype("<f4").tobytes()})
 
     def test_numbers_of_quantized_tensors(self):
-        config, add = quantized.SCHEMES["fp8_blocks"](numpy.random.default_rng(9))
-        tensors = {}
-        add(tensors, "a")
-        os.mkdir(self.path("q"))
-        (self.folder / "q/config.json").write_text('{"quantization_config": %s}' % json.dumps(config))
-        make_safetensors.write(self.path("q/model.safetensors"), tensors)
+        write_quantized(self.folder / "q")
         with ztstream.open(self.path("q"), dequantize="f32") as file:
             whole = {name: tensor.tobytes() for name, tensor in file.items()}
             for size in (4, 100, 4096):
@@ -259,12 +264,7 @@ print(peak() - before)
     def test_dequantize_and_base(self):
         """The numbers of quantized tensors, and a delta, as numpy has them: mapped, read, by the ring, into tensors that are there."""
         torch = self.torch
-        config, add = quantized.SCHEMES["fp8_blocks"](numpy.random.default_rng(9))
-        tensors = {}
-        add(tensors, "a")
-        os.mkdir(self.path("q"))
-        (self.folder / "q/config.json").write_text('{"quantization_config": %s}' % json.dumps(config))
-        make_safetensors.write(self.path("q/model.safetensors"), tensors)
+        write_quantized(self.folder / "q")
         ztstream.save_file({"w": torch.arange(90000.0)}, self.path("0.zt"))
         ztstream.save_file({"w": torch.arange(90000.0) + (torch.arange(90000) % 500 == 0)}, self.path("whole.zt"))
         ztstream.convert(self.path("whole.zt"), self.path("1.zt"), base=self.path("0.zt"))
