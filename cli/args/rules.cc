@@ -325,13 +325,6 @@ StatusOr<std::unique_ptr<TensorSource>> Rules::Open(const Args& args,
       set->rules, [](const Rule& rule) { return rule.kind >= Kind::kDType && !rule.names; });
   DequantizeOptions numbers = {.torch_type = all->target.value_or(ElementType{DType::kF32}),
                                .on_overflow = rounded ? OnOverflow::kInf : plan.on_overflow};
-  // What is beyond f32 is counted, and becomes infinity, where the largest of f32 does.
-  const auto narrows = [](const Rule& rule) {
-    return rule.kind < Kind::kDType || (rule.target && ElementBytes(*rule.target) < 4);
-  };
-  if (numbers.on_overflow == OnOverflow::kInf && !rounded &&
-      std::ranges::all_of(set->rules, narrows))
-    numbers.on_overflow = OnOverflow::kSaturate;
   if (rounded) numbers.numbers = ParseElementType(args.dequantize)->dtype;
   ZT_ASSIGN_OR_RETURN(Dequantized made, OpenDequantized(inputs, options, numbers));
   if (rounded) set->rules.back().tensors += made.names.size();

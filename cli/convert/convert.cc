@@ -31,10 +31,7 @@ std::string_view Replacement(const Object* object, OnOverflow policy) {
   for (const Component& component : object->components) {
     if (component.role != "data" && component.role != "values") continue;
     const ElementType& element = component.element;
-    if (element.type == "f8_e5m2" || (element.type.empty() && IsFloat(element.dtype)) ||
-        element.type.starts_with("complex")) {
-      return "infinity";
-    }
+    if (HasInfinity(element)) return "infinity";
     if (element.type.starts_with("f8_")) return "NaN, for the type has no infinity";
   }
   return kEnd;

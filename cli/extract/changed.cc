@@ -34,7 +34,11 @@ StatusOr<std::unique_ptr<ChangedSource>> ChangedSource::Make(std::unique_ptr<Ten
 
 Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
   const Transform* const transform = Planned(id).transform.get();
-  if (transform == nullptr) return inner_->Read(Planned(id).source, offset, out);
+  if (transform == nullptr) {
+    ZT_RETURN_IF_ERROR(inner_->Read(Planned(id).source, offset, out));
+    Count(id, {});
+    return OkStatus();
+  }
   // Reads the whole units that `out` overlaps.
   const std::uint64_t unit = transform->output_unit();
   const std::uint64_t first = offset / unit;
@@ -47,9 +51,24 @@ Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   NumericCounts counts;
   transform->Apply(input.bytes(), whole ? out : output.bytes(), counts);
   if (!whole) std::memcpy(out.data(), &output.bytes()[offset - first * unit], out.size());
-  const zt::internal::MutexLock lock(mutex_);
-  counts_[id] += counts;
+  Count(id, counts);
   return OkStatus();
+}
+
+void ChangedSource::Count(ComponentId id, const NumericCounts& converted) {
+  const std::uint64_t overflow = inner_->TakeOverflow(Planned(id).source);
+  if (overflow == 0 && !converted.any()) return;
+  const zt::internal::MutexLock lock(mutex_);
+  auto& counts = counts_[id];
+  counts.converted += converted;
+  counts.made += overflow;
+}
+
+NumericCounts ChangedSource::Total(ComponentId id, const Counts& counts) const {
+  NumericCounts total = counts.converted;
+  AddOverflow(counts.made, objects_[id.object].components[id.component].element, plan_.on_overflow,
+              total);
+  return total;
 }
 
 std::uint64_t ChangedSource::preferred_read(ComponentId id) const {
@@ -64,7 +83,7 @@ Status ChangedSource::Finish() {
   const zt::internal::MutexLock lock(mutex_);
   for (const auto& [id, counts] : counts_) {
     const Object& object = objects_[id.object];
-    const Status fits = CheckFit(counts, object.components[id.component].element, plan_);
+    const Status fits = CheckFit(Total(id, counts), object.components[id.component].element, plan_);
     ZT_RETURN_IF_ERROR(WithFile(WithTensor(fits, object.name), file(id)));
   }
   return OkStatus();
@@ -74,10 +93,9 @@ std::vector<NumericFinding> ChangedSource::Findings() const {
   std::vector<NumericFinding> findings;
   const zt::internal::MutexLock lock(mutex_);
   for (const auto& [id, counts] : counts_) {
-    if (!counts.any()) continue;
     const Component& component = objects_[id.object].components[id.component];
-    findings.push_back(
-        {objects_[id.object].name, counts, component.bytes / ByteWidth(component.element.dtype)});
+    findings.push_back({objects_[id.object].name, Total(id, counts),
+                        component.bytes / ByteWidth(component.element.dtype)});
   }
   return findings;
 }

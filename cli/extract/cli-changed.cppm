@@ -38,11 +38,19 @@ class ChangedSource final : public WrappedSource {
   }
   bool passes(ComponentId id) const override { return Planned(id).transform == nullptr; }
 
+  // Of a component's values: see AddOverflow.
+  struct Counts {
+    NumericCounts converted;
+    std::uint64_t made = 0;
+  };
+  void Count(ComponentId id, const NumericCounts& converted);
+  NumericCounts Total(ComponentId id, const Counts& counts) const;
+
   const std::unique_ptr<TensorSource> inner_;
   Plan plan_;  // of inner_
   BufferPool pool_{std::uint64_t{64} << 20};
   mutable zt::internal::Mutex mutex_;
-  std::map<ComponentId, NumericCounts> counts_;  // under mutex_
+  std::map<ComponentId, Counts> counts_;  // under mutex_
 };
 
 // Warns of values that were changed by the conversion, and appends the warnings to `warnings`.

@@ -93,7 +93,7 @@ class DequantizedSource final : public RegroupedSource {
     ZT_RETURN_IF_ERROR(Open(made));
     if (rounded_ == nullptr && offset % kWord == 0 && out.size() % kWord == 0 &&
         reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) == 0) {
-      ZT_RETURN_IF_ERROR(Compute(*made.numbers, offset / kWord,
+      ZT_RETURN_IF_ERROR(Compute(made, offset / kWord,
                                  {reinterpret_cast<float*>(out.data()), out.size() / kWord}));
       LittleEndian(out, kWord);
       return OkStatus();
@@ -106,7 +106,7 @@ class DequantizedSource final : public RegroupedSource {
       const auto count = std::min<std::uint64_t>((skip + out.size() + width - 1) / width, kPiece);
       const std::span<std::byte> words = floats.bytes().first(count * kWord);
       ZT_RETURN_IF_ERROR(
-          Compute(*made.numbers, first, {reinterpret_cast<float*>(words.data()), count}));
+          Compute(made, first, {reinterpret_cast<float*>(words.data()), count}));
       LittleEndian(words, kWord);
       std::span<const std::byte> whole = words;
       if (rounded_ != nullptr) {
@@ -141,6 +141,11 @@ class DequantizedSource final : public RegroupedSource {
       form.length += inner().objects()[member].components[0].bytes;
     return form;
   }
+  std::uint64_t TakeOverflow(ComponentId id) override {
+    if (passes(id)) return WrappedSource::TakeOverflow(id);
+    const std::lock_guard lock(mutex_);
+    return std::exchange(made_[id.object].overflow, 0);
+  }
   void WillRead(std::span<const ComponentId> components) override {
     inner().WillRead(Needed(components));
   }
@@ -164,6 +169,7 @@ class DequantizedSource final : public RegroupedSource {
     std::unique_ptr<const Weight> weight = nullptr;
     std::unique_ptr<Numbers> numbers = nullptr;  // of it, once it was read
     std::unique_ptr<std::string> text = nullptr;
+    std::uint64_t overflow = 0;  // numbers beyond f32, under mutex_
   };
   Status Open(Made& made) {
     const std::lock_guard lock(mutex_);
@@ -171,10 +177,13 @@ class DequantizedSource final : public RegroupedSource {
     ZT_ASSIGN_OR_RETURN(made.numbers, make_(*made.weight));
     return OkStatus();
   }
-  Status Compute(const Numbers& numbers, std::uint64_t first, std::span<float> out) {
+  Status Compute(Made& made, std::uint64_t first, std::span<float> out) {
     std::uint64_t overflow = 0;
     ZT_RETURN_IF_ERROR(
-        numbers.Compute(first, out, on_overflow_ == OnOverflow::kSaturate, overflow, pool_));
+        made.numbers->Compute(first, out, on_overflow_ == OnOverflow::kSaturate, overflow, pool_));
+    if (overflow == 0) return OkStatus();
+    const std::lock_guard lock(mutex_);
+    made.overflow += overflow;
     return CheckFits(overflow);
   }
   Status CheckFits(std::uint64_t overflow) const {

@@ -156,6 +156,10 @@ class TensorSource {
   // Read.
   virtual StatusOr<std::vector<Frame>> Frames(ComponentId) const { return std::vector<Frame>(); }
 
+  // How many values of the component did not fit the type in which the source made them, in the
+  // reads since the last call. Thread-safe.
+  virtual std::uint64_t TakeOverflow(ComponentId) { return 0; }
+
   // Called once after the last Read: checks what is only known then (trailing bytes of a pipe, an
   // entry's CRC, a file that has grown). Errors name the file, and the tensor if they concern one:
   // the caller cannot know.
@@ -205,6 +209,7 @@ class WrappedSource : public TensorSource {
   std::optional<std::span<const std::byte>> View(ComponentId id) const override;
   std::optional<EncodedStream> encoded(ComponentId id) const override;
   StatusOr<std::vector<Frame>> Frames(ComponentId id) const override;
+  std::uint64_t TakeOverflow(ComponentId id) override;
 
  protected:
   // Takes the attributes, warnings and files of `inner`, which must outlive this.

@@ -324,6 +324,12 @@ StatusOr<std::vector<Frame>> WrappedSource::Frames(ComponentId id) const {
   return source.Frames(inner);
 }
 
+std::uint64_t WrappedSource::TakeOverflow(ComponentId id) {
+  if (!passes(id)) return TensorSource::TakeOverflow(id);
+  const auto [source, inner] = Origin(id);
+  return source.TakeOverflow(inner);
+}
+
 void RegroupedSource::Add(Object object, InlinedVector<ComponentId, 1> components) {
   objects_.push_back(std::move(object));
   origin_.push_back(std::move(components));

@@ -502,6 +502,7 @@ Status Engine::AddObject(TensorSource& source, const std::shared_ptr<PlanState>&
     state->storage = *std::move(resolved);
     state->source = &source;
     state->id = component.source;
+    source.TakeOverflow(state->id);  // of reads before these, as for a canonical file
     state->sequential = source.sequential(component.source);
     state->transform = component.transform;
     state->ends_object = c + 1 == end;

@@ -333,6 +333,18 @@ std::uint64_t Plan::output_bytes() const {
   return total;
 }
 
+bool HasInfinity(const ElementType& element) {
+  return element.type.empty() ? IsFloat(element.dtype)
+                              : element.type == "f8_e5m2" || element.type.starts_with("complex");
+}
+
+void AddOverflow(std::uint64_t made, const ElementType& element, OnOverflow on_overflow,
+                 NumericCounts& counts) {
+  // The conversion counted them too, unless they came as infinity and stayed so.
+  const bool apart = on_overflow == OnOverflow::kInf && HasInfinity(element);
+  counts.overflow = apart ? counts.overflow + made : std::max(counts.overflow, made);
+}
+
 Status CheckFit(const NumericCounts& counts, const ElementType& element, const Plan& plan) {
   const std::string target(Name(element));
   if (counts.fraction_lost > 0 && !plan.allow_fraction_loss) {

@@ -90,6 +90,14 @@ struct PlanOptions {
 // of the options, name the tensor and its file.
 StatusOr<Plan> MakePlan(const TensorSource& source, const PlanOptions& options);
 
+// False for integers, and for types of 8 bits that have NaN alone.
+bool HasInfinity(const ElementType& element);
+
+// Adds the overflow of making numbers (TensorSource::TakeOverflow) to what was counted as they were
+// converted to `element`, each number once.
+void AddOverflow(std::uint64_t made, const ElementType& element, OnOverflow on_overflow,
+                 NumericCounts& counts);
+
 // kOutOfRange, with their number, if some numbers have no counterpart in the type they were
 // converted to.
 Status CheckFit(const NumericCounts& counts, const ElementType& element, const Plan& plan);
