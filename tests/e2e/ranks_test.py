@@ -376,6 +376,7 @@ class Ranks(EndToEnd):
             folder = self.written(f"of{count}", {
                 NAME.format(rank + 1): ranks.safetensors({
                     f"t{at}": ((rank * 64 // count, 0), whole[:64 // count]) for at in range(4)}) for rank in range(count)})
-            status, _, taken[count] = self.costs("convert", folder, "-o", self.path("m.zt"), "-f", "--threads", "2")
-            self.assertEqual(status, 0)
+            runs = [self.costs("convert", folder, "-o", self.path("m.zt"), "-f", "--threads", "2") for _ in range(3)]
+            self.assertEqual([status for status, _, _ in runs], [0] * 3)
+            taken[count] = min(memory for _, _, memory in runs)  # more where a tensor's buffer waits for the next
         self.assertLess(taken[64], taken[4] + 8, taken)
