@@ -574,9 +574,16 @@ int RunParsed(const Args& args) {
   const Command* const command = FindCommand(args.command);
   if (args.help) return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
   const int status = command->run(args);
-  const std::string line = "--base: no input is a delta";
-  if (status <= 1 && command->bit != kConvert && !args.base.empty() && args.used_bases->empty())
-    WarnAll(args, std::span(&line, 1));
+  std::vector<std::string> unused;
+  if (command->bit != kConvert && !args.base.empty() && args.used_bases->empty())
+    unused.emplace_back("--base: no input is a delta");
+  const auto has_variants = [&](const std::string& input) {
+    return IsUrl(input) || args.store->IsFolder(input);
+  };
+  if (!args.variant.empty() && std::ranges::none_of(args.inputs, has_variants) &&
+      std::ranges::none_of(args.against, has_variants))
+    unused.emplace_back("--variant: no input is a folder");
+  if (status <= 1) WarnAll(args, unused);
   return status;
 }
 

@@ -661,8 +661,7 @@ TRACELESS = {
     ("show", "quiet"): "what show prints is its result; warnings are those of other kinds of input",
     **{f"follow-links {kind}": "it is a permission, and a file has no link" for kind in ("safetensors", "npz", "gguf", "zt")},
     **{f"raw {kind}": "nothing is compressed, as it says" for kind in ("safetensors", "npz", "gguf", "folder")},
-    **{f"no-metadata {kind}": "it has none, as it says" for kind in ("npz", "gguf")},
-    "variant zt": "it has the variants of what it was made from"}
+    **{f"no-metadata {kind}": "it has none, as it says" for kind in ("npz", "gguf")}}
 
 
 class Options(support.EndToEnd):

@@ -461,7 +461,8 @@ class Choosing(Disk):
                     self.assertEqual(set(self.types("f")[0].values()), {"f32"})
                 self.succeed("convert", "f", "-o", "m.zt", "-f", "--variant", "fp16")
                 self.succeed("verify", "m.zt", "--against", "f", "--variant", "fp16")
-                self.succeed("diff", "m.zt", "f", "--variant", "fp16")
+                self.assertNotIn(b"no input is a folder", self.expect(DONE, "diff", "m.zt", "f", "--variant", "fp16").stderr)
+                self.expect(DONE, "inspect", "m.zt", "--variant", "fp16", says="warning: --variant: no input is a folder\n")
                 if case != "no other":
                     self.expect(DIFFERS, "verify", "m.zt", "--against", "f", *(["--variant", "flux"] if case == "dash" else []))                        if case != "dash" else None
         self.fail_with(USAGE, "inspect", "f", "--variant", "int8", says="no weights of the folder are of the variant 'int8'; it has 'fp16'")
