@@ -157,11 +157,13 @@ struct RuleSet {
     return out;
   }
 
-  std::optional<ElementType> Convert(const Object& object) {
+  // The first rule of these kinds that applies to a tensor; nullptr if none does.
+  const Rule* FirstOf(Kind least, Kind most, const Object& object) {
     const Rule* first = nullptr;
     for (Rule& rule : rules) {
       // After the first rule, others are only asked for the warnings.
-      if (rule.kind < Kind::kDType || (first != nullptr && (rule.tensors > 0 || rule.preceded)))
+      if (rule.kind < least || rule.kind > most ||
+          (first != nullptr && (rule.tensors > 0 || rule.preceded)))
         continue;
       const bool applies = rule.names.has_value()           ? rule.names->Matches(object.name)
                            : rule.kind == Kind::kDequantize ? IsQuantized(object)
@@ -172,6 +174,11 @@ struct RuleSet {
         first = &rule;
       }
     }
+    return first;
+  }
+
+  std::optional<ElementType> Convert(const Object& object) {
+    const Rule* const first = FirstOf(Kind::kDType, Kind::kDequantize, object);
     return first == nullptr ? std::nullopt : first->target;
   }
 
@@ -276,8 +283,9 @@ StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
   ZT_ASSIGN_OR_RETURN(Plan out, MakePlan(source, plan));
   ZT_RETURN_IF_ERROR(CheckNoCodes(source, out));
   for (const auto& [key, value] : set->attributes) SetMember(out.attributes, key, value);
-  if (!set->attributes.empty())
-    ZT_RETURN_IF_ERROR(Annotate(CheckExpressible(out.attributes, plan.spec), "--set"));
+  if (const Status wrong = CheckExpressible(set->attributes, plan.spec);
+      !set->attributes.empty() && !wrong.ok())
+    return InvalidArgument("--set: " + Message(wrong) + "; leave out --set");
   for (Rule& rule : set->rules) {
     if (rule.kind == Kind::kUnset)
       rule.tensors +=
@@ -287,10 +295,8 @@ StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
   for (PlannedObject& planned : out.objects) {
     if (IsFile(*planned.object)) continue;
     const Object& from = source.objects()[planned.components.front().source.object];
-    const auto rule = std::ranges::find_if(set->rules, [&](Rule& each) {
-      return each.kind == Kind::kZstd && each.Count(each.names->Matches(from.name));
-    });
-    if (rule == set->rules.end()) continue;
+    const Rule* const rule = set->FirstOf(Kind::kZstd, Kind::kZstd, from);
+    if (rule == nullptr) continue;
     ZstdOptions level;  // of the whole run
     for (PlannedComponent& each : planned.components) ApplyZstd(rule->zstd, each.storage, level);
   }

@@ -165,8 +165,9 @@ class Bench {
   }
 
   StatusOr<Report> Run() {
-    if (names_.empty())
-      return WithFile(InvalidArgument("there is no tensor to measure with"), args_.inputs.front());
+    if (report_.input_bytes == 0)
+      return WithFile(InvalidArgument("there is no tensor to measure with that has a value"),
+                      args_.inputs.front());
     ZT_ASSIGN_OR_RETURN(const double first, Convert(kRead, DiscardSink()));
     ZT_ASSIGN_OR_RETURN(const double again, Convert(kRead, DiscardSink()));
     // Of another model, or what a first reading waits for, nothing is in memory.

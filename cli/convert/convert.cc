@@ -469,7 +469,14 @@ Status Convert(const Args& args) {
     warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
   }
   if (args.dry_run && !shards) {
-    Status replaces = CheckOutput(args.output, args.force);
+    std::filesystem::path place = args.output;
+    std::error_code none;
+    // --each makes folders.
+    for (std::filesystem::path folder; args.each && !IsUrl(args.output); place = folder) {
+      folder = place.parent_path();
+      if (folder.empty() || folder == place || std::filesystem::exists(folder, none)) break;
+    }
+    Status replaces = CheckOutput(place.string(), args.force);
     if (replaces.ok()) replaces = CheckIsNoInput(args, source.get(), true);
     if (!replaces.ok())
       warnings.push_back("without --dry-run this fails: " + Worded(args, replaces));

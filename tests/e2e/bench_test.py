@@ -171,7 +171,10 @@ class BenchCommand(support.EndToEnd):
         self.fail_with(USAGE, "bench", "--limit", "much", self.source, says="much")
         self.fail_with(USAGE, "bench", "--runs", "0", self.source, says="--runs: '0' is not a number from 1 to 1000000")
         self.fail_with(USAGE, "bench", "--runs", "-1", self.source, says="--runs")
-        self.fail_with(USAGE, "bench", empty, says=("empty.safetensors", "no tensor to measure with"))
+        valueless = self.safetensors("valueless.safetensors", {"w": ("F32", [0, 4], b"")})
+        for path in (empty, valueless):
+            self.fail_with(USAGE, "bench", path, says=(path.name, "no tensor to measure with"))
+        valueless.unlink()
         self.fail_with(INVALID, "bench", garbage, says="garbage.bin")
         self.fail_with(IO, "bench", self.path("absent.safetensors"), says="absent.safetensors")
         self.fail_with(IO, "bench", "-o", self.path("nowhere"), "--runs", "1", self.source, says="nowhere")

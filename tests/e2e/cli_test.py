@@ -481,6 +481,8 @@ class NamesAndRules(support.EndToEnd):
         for word, says in (("=x", "write KEY=VALUE"), ("x", "write KEY=VALUE"), ("ztstream.folder=x", "attributes of ztstream are its own")):
             self.fail_with(USAGE, "convert", source, "-n", "--set", word, says=says)
         self.fail_with(USAGE, "convert", "a.zt", "-fo", "a.zt", "--unset", "by", says="attributes are left out")
+        said = self.fail_with(USAGE, "convert", source, "-o", "old.zt", "--spec", "0.1", "--set", "n=3", "--no-metadata", says="; leave out --set")
+        self.assertNotIn("--no-metadata", said)
 
     def test_rules_of_compression(self):
         weights = numpy.random.default_rng(1).normal(0, 0.02, 1 << 14).astype("<f4").tobytes()
@@ -504,7 +506,9 @@ class NamesAndRules(support.EndToEnd):
                               (["--zstd=raw"], "'raw' is not a level"), (["--zstd==3"], "no word is before '='"),
                               (["--zstd=h=planes", "--spec=1.1"], "which --spec 1.1 does not have")):
             self.fail_with(USAGE, "convert", source, "-n", *options, says=says)
-        self.assertIn(b"--zstd 'hx=3' applies to no tensor", self.run_program("convert", source, "-n", "--zstd=hx=3").stderr)
+        for options, says in ((["--zstd=hx=3"], "--zstd 'hx=3' applies to no tensor: no name matches"),
+                              (["--zstd=.=3", "--zstd=h=raw"], "--zstd 'h=raw' applies to no tensor: an earlier rule applies to all that match")):
+            self.expect(DONE, "convert", source, "-n", *options, says=says)
 
     def test_each_input_has_its_output(self):
         first, second = (self.safetensors(f"{name}.safetensors", ONE | {name: ("U8", [1], b"x")}) for name in "ab")
@@ -519,6 +523,8 @@ class NamesAndRules(support.EndToEnd):
         self.assertEqual(self.entries(self.path("out")), ["b.zt", "new"])
         process = self.expect(DONE, "convert", "--each", first, second, "-no", "none", "--json")
         self.assertEqual([json.loads(line)["output"]["path"] for line in process.stdout.splitlines()], ["none/a.zt", "none/b.zt"])
+        self.assertNotIn(b"warning", process.stderr)
+        self.expect(DONE, "convert", "--each", first, "-no", "out/b.zt/none", says="without --dry-run this fails: out/b.zt/none: ")
         self.assertFalse(self.path("none").exists())
         for words, says in (([first, self.safetensors("x/a.safetensors", ONE)], "o/a.zt: two inputs would be written there"),
                             ([first, "-"], "give -o OUT/, and no pipes"), ([first, "--shards", "2"], "--each writes one file an input")):
