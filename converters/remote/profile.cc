@@ -136,6 +136,8 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given)
                        " takes the endpoint of S3 from services " + Quote(services) +
                        ", which are not read; set AWS_ENDPOINT_URL_S3");
   }
+  if (profile.endpoint.find_first_of("?#") != std::string::npos)
+    return InvalidArgument("the endpoint of S3 has a query or a fragment; leave it out");
   while (profile.endpoint.ends_with('/')) profile.endpoint.pop_back();
   return profile;
 }

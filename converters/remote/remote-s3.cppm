@@ -45,6 +45,8 @@ StatusOr<Credentials> ParseCredentials(std::string_view json);
 
 struct S3Name {
   std::string bucket, key;
+
+  std::string url() const { return "s3://" + bucket + "/" + key; }
 };
 // Parses "s3://bucket/key". The key is not decoded.
 StatusOr<S3Name> ParseS3(const std::string& url);

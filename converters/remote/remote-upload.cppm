@@ -85,12 +85,14 @@ struct LiveUploads {
 };
 LiveUploads& Live();
 
-// The command that ends an upload.
-std::string AbortCommand(const S3Name& name, const std::string& id);
-// What is said of an upload that another run can continue.
-std::string KeptParts(const S3Name& name, const std::string& id);
+// "remove them with: " and the command that ends an upload where the options of this run lead.
+std::string RemoveThem(const S3Client& client, const S3Name& name, const std::string& id);
+// What is said of an upload that another run can continue; one that replaces the object, if it
+// `exists`.
+std::string KeptParts(const S3Client& client, const S3Name& name, const std::string& id,
+                      bool exists);
 // Advice where it is not known whether an object was published.
-std::string LookAtIt(const S3Name& name, const std::string& id);
+std::string LookAtIt(const S3Client& client, const S3Name& name, const std::string& id);
 // Aborts an upload. Returns a warning if parts of it may remain.
 std::string EndUpload(S3Client& client, const S3Name& name, const std::string& id, int tries);
 

@@ -125,31 +125,44 @@ class Upload final : public Sink {
     if (finished_) return FailedPrecondition("the upload was finished or aborted already");
     Status status = failure_;
     if (status.ok()) status = Publish(total);
-    if (!status.ok() && !unknown_) Abort();
+    if (!status.ok() && !unknown_) End(status.code() == StatusCode::kAlreadyExists);
     finished_ = true;
     current_ = {};
     return status;
   }
 
-  void Abort() override {
+  void Abort() override { End(false); }
+
+ private:
+  // Ends an upload that failed, if because the object `exists`, or keeps its parts for another run.
+  void End(bool exists) {
     if (std::exchange(finished_, true)) return;
     StopParts();
     current_ = {};
-    std::string id;
-    {
-      const MutexLock lock(progress_->mutex);
-      id = progress_->upload;
-    }
+    const std::string id = Id();
     if (id.empty()) return;
-    const std::string left =
-        client_->settings()->resume ? KeptParts(s3_, id) : EndUpload(*client_, s3_, id, 3);
+    const std::string left = client_->settings()->resume ? KeptParts(*client_, s3_, id, exists)
+                                                         : EndUpload(*client_, s3_, id, 3);
     if (!left.empty()) Warn(left);
+    SetId("");
+  }
+
+  // The id of the upload, as long as it must be ended.
+  std::string Id() const {
     const MutexLock lock(progress_->mutex);
-    progress_->upload.clear();
+    return progress_->upload;
+  }
+  void SetId(std::string id) {
+    const MutexLock lock(progress_->mutex);
+    progress_->upload = std::move(id);
     progress_->changed.NotifyAll();
   }
 
- private:
+  Status Explain(const HttpAnswer& answer) {
+    if (XmlText(answer.text, "Code") == "NoSuchUpload") SetId("");
+    return client_->Explain(s3_, answer);
+  }
+
   Status Kept(Status status) {
     if (failure_.ok()) failure_ = status;
     return status;
@@ -311,7 +324,7 @@ class Upload final : public Sink {
     ZT_RETURN_IF_ERROR(answer.status);
     if (!IsStored(answer)) {
       if (part->tries > kMostRefreshed || !(answer.ok() || client_->Refresh(s3_, answer)))
-        return answer.ok() ? NotAsS3(answer, "a part") : client_->Explain(s3_, answer);
+        return answer.ok() ? NotAsS3(answer, "a part") : Explain(answer);
       ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
       return Launch(part, std::move(request));
     }
@@ -348,6 +361,12 @@ class Upload final : public Sink {
                                      : Progress::State::kWritten;
       if (status.ok()) progress_->upload.clear();
       progress_->changed.NotifyAll();
+    }
+    if (status.ok() && id_.empty() && client_->settings()->resume) {
+      const auto earlier = FindUpload(*client_, s3_);
+      if (earlier.ok() && !earlier->id.empty())
+        Warn(url_ + ": parts of an earlier upload of it are left, which cost money; " +
+             RemoveThem(*client_, s3_, earlier->id));
     }
     // Only now: after a signal no line is printed while AbandonUploads waits for the request.
     if (unconditional_ && (status.ok() || unknown_))
@@ -450,10 +469,10 @@ class Upload final : public Sink {
                          : silent             ? id_.empty() ? NotAsS3(*answer, "PUT")
                                                             : NotAsS3(*answer, "the completion",
                                                                       "a CompleteMultipartUploadResult")
-                                              : client_->Explain(s3_, *answer);
+                                              : Explain(*answer);
       if (unknown_) {
         return WithAdvice(IoError("whether it was published is not known: " +
-                                  std::string(Message(why)) + LookAtIt(s3_, id_)),
+                                  std::string(Message(why)) + LookAtIt(*client_, s3_, Id())),
                           why);
       }
       if (status == 409)

@@ -10,6 +10,7 @@ module;
 module zt.remote;
 
 import zt.std;
+import :files;
 import :http;
 import :s3;
 import :upload;
@@ -39,15 +40,40 @@ Number NumberOf(const std::string& text) {
   return number;
 }
 
-// One page of something that a store lists. moto calls it ListPartsResponse, where S3 has a Result.
-StatusOr<std::string> AskPage(S3Client& client, const S3Request& request, std::string_view root) {
+// Calls `take` with the members of each `row` of what a store lists. `next` gives the query of the
+// page after one with these members; `after` is that of the first page. moto's root is
+// ListPartsResponse, where S3's is a Result.
+Status ListRows(S3Client& client, const S3Request& asked, std::string_view root,
+                std::string_view row, const std::function<void(Members&)>& take,
+                const std::function<StatusOr<QueryPairs>(Members&)>& next, QueryPairs after = {}) {
   constexpr std::size_t kMostPage = 4 << 20;
-  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                      client.Send(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
-  ZT_RETURN_IF_ERROR(answer.status);
-  if (!answer.ok()) return client.Explain(request.name, answer);
-  if (XmlRoot(answer.text).starts_with(root)) return answer.text;
-  return InvalidData("the store does not list uploads as S3 does; write without resuming");
+  Pages pages;
+  do {
+    S3Request request = asked;
+    request.query.insert(request.query.end(), after.begin(), after.end());
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request, [](HttpRequest& made) {
+      made.most_text = kMostPage;
+    }));
+    ZT_RETURN_IF_ERROR(answer.status);
+    if (!answer.ok()) return client.Explain(asked.name, answer);
+    if (!XmlRoot(answer.text).starts_with(root))
+      return InvalidData("the store does not list uploads as S3 does; write without resuming");
+    Members page, members;
+    ScanXml(
+        answer.text,
+        [&](std::string_view name, const std::string& text) {
+          const bool of_page = name == "IsTruncated" || name.starts_with("Next");
+          (of_page ? page : members).insert_or_assign(std::string(name), text);
+        },
+        [&](std::string_view name) {
+          if (name == row) take(members);
+          if (name == row) members.clear();
+        });
+    ZT_ASSIGN_OR_RETURN(after, next(page));
+    const bool more = Lower(Trimmed(page["IsTruncated"])) == "true";
+    ZT_RETURN_IF_ERROR(pages.GoOn(more ? QueryText(after) : ""));
+  } while (!pages.next().empty());
+  return OkStatus();
 }
 
 }  // namespace
@@ -82,41 +108,36 @@ std::string JoinedEtag(const StoredParts& parts) {
 
 StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name) {
   EarlierUpload found;
-  const S3Request uploads{.name = {name.bucket, ""},
-                          .query = {{"uploads", ""}, {"prefix", name.key}}};
-  ZT_ASSIGN_OR_RETURN(const std::string page, AskPage(client, uploads, "ListMultipartUploads"));
-  std::map<std::string, std::string, std::less<>> members;
   std::string begun;  // when the latest one was
-  const auto keep = [&](std::string_view element, const std::string& text) {
-    members.insert_or_assign(std::string(element), text);
-  };
-  ScanXml(page, keep, [&](std::string_view element) {
-    if (element != "Upload") return;
-    if (members["Key"] == name.key && !members["UploadId"].empty() &&
-        members["Initiated"] >= begun) {
-      found = {members["UploadId"], members["ChecksumAlgorithm"] == "CRC32C", {}};
-      begun = members["Initiated"];
-    }
-    members.clear();
-  });
-  for (unsigned after = 0; !found.id.empty();) {
-    const S3Request parts{
-        .name = name,
-        .query = {{"uploadId", found.id}, {"part-number-marker", std::to_string(after)}}};
-    ZT_ASSIGN_OR_RETURN(const std::string listed, AskPage(client, parts, "ListParts"));
-    members.clear();
-    ScanXml(listed, keep, [&](std::string_view element) {
-      if (element != "Part") return;
-      found.parts[NumberOf<unsigned>(members["PartNumber"])] = {
-          NumberOf<std::uint64_t>(members["Size"]), members["ETag"], members["ChecksumCRC32C"]};
-      for (const char* name : {"PartNumber", "Size", "ETag", "ChecksumCRC32C"}) members.erase(name);
-    });
-    const unsigned next = found.parts.empty() ? 0 : found.parts.rbegin()->first;
-    if (next > kMostParts || found.parts.contains(0))
-      return InvalidData("the store lists parts that no upload has");
-    if (Lower(members["IsTruncated"]) != "true" || next <= after) break;
-    after = next;
-  }
+  ZT_RETURN_IF_ERROR(ListRows(
+      client, {.name = {name.bucket, ""}, .query = {{"uploads", ""}, {"prefix", name.key}}},
+      "ListMultipartUploads", "Upload",
+      [&](Members& upload) {
+        if (upload["Key"] != name.key || upload["UploadId"].empty() || upload["Initiated"] < begun)
+          return;
+        found = {upload["UploadId"], upload["ChecksumAlgorithm"] == "CRC32C", {}};
+        begun = upload["Initiated"];
+      },
+      [](Members& page) {
+        return QueryPairs{{"key-marker", page["NextKeyMarker"]},
+                          {"upload-id-marker", page["NextUploadIdMarker"]}};
+      }));
+  if (found.id.empty()) return found;
+  ZT_RETURN_IF_ERROR(ListRows(
+      client, {.name = name, .query = {{"uploadId", found.id}}}, "ListParts", "Part",
+      [&](Members& part) {
+        found.parts[NumberOf<unsigned>(part["PartNumber"])] = {
+            NumberOf<std::uint64_t>(part["Size"]), part["ETag"], part["ChecksumCRC32C"]};
+      },
+      [&, before = 0U](Members& page) mutable -> StatusOr<QueryPairs> {
+        const unsigned last = found.parts.empty() ? 0 : found.parts.rbegin()->first;
+        if (last > kMostParts || found.parts.contains(0))
+          return InvalidData("the store lists parts that no upload has");
+        // What is not listed is sent again.
+        if (std::exchange(before, last) == last) page.clear();
+        return QueryPairs{{"part-number-marker", std::to_string(last)}};
+      },
+      {{"part-number-marker", "0"}}));
   return found;
 }
 
@@ -125,23 +146,31 @@ LiveUploads& Live() {
   return *live;
 }
 
-std::string AbortCommand(const S3Name& name, const std::string& id) {
-  return "aws s3api abort-multipart-upload --bucket " + name.bucket + " --key " +
-         ShellQuoted(name.key) + " --upload-id " + ShellQuoted(id);
+std::string RemoveThem(const S3Client& client, const S3Name& name, const std::string& id) {
+  const Settings& settings = *client.settings();
+  std::string line = "remove them with: aws s3api abort-multipart-upload --bucket " + name.bucket +
+                     " --key " + ShellQuoted(name.key) + " --upload-id " + ShellQuoted(id);
+  // What the environment says is said to the other program, too.
+  const auto add = [&](const std::string& option, const std::string& value) {
+    if (!value.empty()) line += " --" + option + " " + ShellQuoted(value);
+  };
+  add("endpoint-url", settings.endpoint_url);
+  add("profile", settings.profile);
+  add("region", settings.region);
+  return line;
 }
 
-std::string KeptParts(const S3Name& name, const std::string& id) {
-  return "s3://" + name.bucket + "/" + name.key +
-         ": the parts that were sent are kept, which costs money: the same run goes on after them; "
-         "or remove them with: " +
-         AbortCommand(name, id);
+std::string KeptParts(const S3Client& client, const S3Name& name, const std::string& id,
+                      bool exists) {
+  return name.url() + ": the parts that were sent are kept, which costs money: " +
+         (exists ? "a run that replaces the object" : "the same run") + " goes on after them; or " +
+         RemoveThem(client, name, id);
 }
 
-std::string LookAtIt(const S3Name& name, const std::string& id) {
+std::string LookAtIt(const S3Client& client, const S3Name& name, const std::string& id) {
   return "; look at the object, or write it again" +
          (id.empty() ? ""
-                     : "; parts may be left, which cost money; remove them with: " +
-                           AbortCommand(name, id));
+                     : "; parts may be left, which cost money; " + RemoveThem(client, name, id));
 }
 
 std::string EndUpload(S3Client& client, const S3Name& name, const std::string& id, int tries) {
@@ -156,9 +185,8 @@ std::string EndUpload(S3Client& client, const S3Name& name, const std::string& i
   const Status why = !answer.ok()           ? answer.status()
                      : !answer->status.ok() ? answer->status
                                             : client.Explain(name, *answer);
-  return "s3://" + name.bucket + "/" + name.key +
-         ": parts of a failed upload are left, which cost money (" + std::string(Message(why)) +
-         "); remove them with: " + AbortCommand(name, id);
+  return name.url() + ": parts of a failed upload are left, which cost money (" +
+         std::string(Message(why)) + "); " + RemoveThem(client, name, id);
 }
 
 }  // namespace zt::remote::internal
@@ -190,18 +218,18 @@ AbandonedUploads AbandonUploads() {
       constexpr std::chrono::milliseconds kPause(20);
       std::this_thread::sleep_for(kPause);
     }
-    const std::string url = "s3://" + name.bucket + "/" + name.key;
     if (state == State::kPublished) {
       result.published = true;
     } else if (state != State::kWritten) {
-      result.left.push_back(url + ": whether it was published is not known" + LookAtIt(name, id));
+      result.left.push_back(name.url() + ": whether it was published is not known" +
+                            LookAtIt(*client, name, id));
     } else if (id.empty()) {
       continue;
     } else if (client->settings()->resume) {
-      result.left.push_back(KeptParts(name, id));
+      result.left.push_back(KeptParts(*client, name, id, false));
     } else if (is_late()) {
-      result.left.push_back(url + ": parts may be left, which cost money; remove them with: " +
-                            AbortCommand(name, id));
+      result.left.push_back(name.url() + ": parts may be left, which cost money; " +
+                            RemoveThem(*client, name, id));
     } else if (std::string line = EndUpload(*client, name, id, 2); !line.empty()) {
       result.left.push_back(std::move(line));
     }

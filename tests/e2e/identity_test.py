@@ -192,6 +192,10 @@ class Ways(Identity):
         process = self.run_program("inspect", self.url, "--profile", "none", *options[2:], env=keys)
         self.assertEqual(process.returncode, support.IO)
         self.assertIn(b"there is no profile 'none' in ~/.aws/config or ~/.aws/credentials", process.stderr)
+        for rest in ("/?k=secret", "#secret"):
+            process = self.run_program("inspect", self.url, "--endpoint-url", self.server.origin + rest, env=keys)
+            self.assertIn(b"the endpoint of S3 has a query or a fragment; leave it out", process.stderr)
+            self.assertNotIn(b"secret", process.stderr)
 
     def test_web_identity(self):
         environment = {"AWS_WEB_IDENTITY_TOKEN_FILE": self.token(), "AWS_ROLE_ARN": ROLE}

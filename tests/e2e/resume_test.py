@@ -80,6 +80,49 @@ class Resume(s3_test.S3):
                 self.whole()
                 self.assertEqual(self.store.completed[-1], self.upload_id)
 
+    def test_the_command_names_the_store_and_who_asks(self):
+        """As the options of the run do; the environment says it to either program."""
+        endpoint = self.environment.pop("AWS_ENDPOINT_URL")
+        self.put("config", f"[profile it's]\naws_access_key_id={remote_server.ACCESS}\naws_secret_access_key={remote_server.SECRET}\n".encode())
+        options = ["--endpoint-url", endpoint, "--profile", "it's", "--region", "us-east-1"]
+        self.server.fault = lambda request: error(403, "AccessDenied") if "partNumber=2&" in request.query else None
+        said = self.resume(*options, status=support.IO, env={"AWS_CONFIG_FILE": str(self.path("config"))})
+        words = shlex.split(said.split("remove them with: ")[1].splitlines()[0])
+        self.assertEqual(words[-6:], options)
+
+    def test_what_is_said_is_so(self):
+        """That the same run goes on, where it does; that one with -f does, once the object exists; nothing once the upload is gone."""
+        def exists(request):
+            if request.method == "POST" and "uploadId" in request.query:
+                self.objects["m.zt"] = (b"other", '"other"', {})
+        self.server.fault = exists
+        said = self.resume(status=support.EXISTS)
+        self.assertIn("a run that replaces the object goes on after them", said)
+        self.assertNotIn("the same run", said)
+        self.server.fault = None
+        self.sent()
+        self.resume("-f")
+        self.assertEqual(self.sent(), [])
+        self.whole()
+
+        def gone(request):
+            if "partNumber=5&" in request.query:
+                self.store.uploads.clear()
+        self.server.fault = gone
+        self.assertNotIn("remove them", self.resume(status=support.IO))
+
+    def test_a_small_output(self):
+        """It is one request, and what an earlier run left is named."""
+        self.end_early()
+        small = self.put_object("s.safetensors", support.DATA / "safetensors/zoo.safetensors")
+        done = self.run_program("convert", small, "-o", "s3://out/m.zt", "--resume")
+        self.assertEqual(done.returncode, support.DONE, done.stderr)
+        said = done.stderr.decode()
+        self.assertIn("s3://out/m.zt: parts of an earlier upload of it are left, which cost money; remove them with: aws", said)
+        self.assertIn(self.upload_id, said)
+        self.assertEqual(len(self.store.uploads), 1)
+        self.store.uploads.clear()
+
     def test_a_run_without_it_begins_anew(self):
         self.end_early()
         self.assertEqual(self.upload(given=self.url).returncode, support.DONE)
@@ -120,7 +163,9 @@ class Resume(s3_test.S3):
         for number, key in enumerate(("m.zt2", "m.z", "m.zt/x")):
             self.store.uploads[f"other{number}"] = dict(self.earlier, key=key)
         missing = self.missing()
+        self.store.page = 1  # the last is on the last page
         self.resume()
+        self.store.page = 1000
         self.assertEqual(self.sent(), missing)
         self.assertEqual(self.store.completed, [self.upload_id])
         self.store.uploads.clear()
@@ -186,6 +231,15 @@ class Resume(s3_test.S3):
             return Answer(200, {}, f"<ListPartsResult><IsTruncated>true</IsTruncated>{rows}</ListPartsResult>".encode()) if marker else None
         self.server.fault = endless
         self.assertIn("the store lists parts that no upload has", self.resume(status=support.INVALID))
+        self.server.fault = None
+        self.store.uploads.clear()
+
+    def test_uploads_without_end(self):
+        """A list of uploads ends, or the run does."""
+        self.end_early()
+        page = lambda answer: setattr(answer, "body", answer.body.replace(b"<IsTruncated>false", b"<IsTruncated>true"))
+        self.server.fault = lambda request: Change(page) if "uploads=" in request.query and request.method == "GET" else None
+        self.assertIn("the server's listing does not end", self.resume(status=support.INVALID))
         self.server.fault = None
         self.store.uploads.clear()
 

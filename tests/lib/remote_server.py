@@ -287,10 +287,16 @@ class Store:
         return Answer(200, {"ETag": etag})
 
     def list_uploads(self, bucket, arguments):
-        rows = "".join(f"<Upload><Key>{html.escape(upload['key'])}</Key><UploadId>{name}</UploadId><Owner><ID>o</ID></Owner>"
-                       f"<StorageClass>STANDARD</StorageClass>{upload['algorithm']}</Upload>"
-                       for name, upload in self.uploads.items() if upload["bucket"] == bucket and upload["key"].startswith(arguments.get("prefix", "")))
-        return Answer(200, {}, f'<?xml version="1.0"?>\n<ListMultipartUploadsResult><Bucket>{bucket}</Bucket><IsTruncated>false</IsTruncated>{rows}</ListMultipartUploadsResult>'.encode())
+        after = (arguments.get("key-marker", ""), arguments.get("upload-id-marker", ""))
+        rows = sorted((upload["key"], order, name) for order, (name, upload) in enumerate(self.uploads.items())
+                      if upload["bucket"] == bucket and upload["key"].startswith(arguments.get("prefix", "")))
+        passed = [(key, name) for key, _, name in rows].index(after) + 1 if after[0] else 0
+        page, more = rows[passed:passed + self.page], len(rows) > passed + self.page
+        text = "".join(f"<Upload><Key>{html.escape(key)}</Key><UploadId>{name}</UploadId><Owner><ID>o</ID></Owner>"
+                       f"<StorageClass>STANDARD</StorageClass>{self.uploads[name]['algorithm']}</Upload>" for key, _, name in page)
+        if more:
+            text += f"<NextKeyMarker>{html.escape(page[-1][0])}</NextKeyMarker><NextUploadIdMarker>{page[-1][2]}</NextUploadIdMarker>"
+        return Answer(200, {}, f'<?xml version="1.0"?>\n<ListMultipartUploadsResult><Bucket>{bucket}</Bucket><IsTruncated>{str(more).lower()}</IsTruncated>{text}</ListMultipartUploadsResult>'.encode())
 
     def list_parts(self, arguments):
         upload = self.uploads.get(arguments["uploadId"])
