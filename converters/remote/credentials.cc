@@ -10,7 +10,7 @@ module;
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -191,8 +191,7 @@ StatusOr<Credentials> FromInstance(const SharedSettings& settings) {
   std::string base = Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   const bool v6 = Lower(Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE")) == "ipv6";
   if (base.empty()) base = v6 ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
-  while (base.ends_with('/')) base.pop_back();
-  base += "/latest/";
+  base = WithoutSlashes(base) + "/latest/";
   ZT_ASSIGN_OR_RETURN(const std::string token,
                       AskNear(settings, "PUT", base + "api/token",
                               {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}, 1));
@@ -267,10 +266,8 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
   const std::string region = profile.Find("sso_region"), session = profile.Find("sso_session");
   const std::string key = session.empty() ? profile.Find("sso_start_url") : session;
   std::array<std::byte, SHA_DIGEST_LENGTH> digest;
-  SHA_CTX context;
-  SHA1_Init(&context);
-  SHA1_Update(&context, key.data(), key.size());
-  SHA1_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
+  SHA1(reinterpret_cast<const unsigned char*>(key.data()), key.size(),
+       reinterpret_cast<unsigned char*>(digest.data()));
   const auto text = ReadSmall(Environment("HOME") + "/.aws/sso/cache/" + Hex(digest) + ".json");
   constexpr std::string_view kToken[] = {"accessToken", "expiresAt"};
   std::vector<std::string> values;
@@ -295,10 +292,9 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
       "roleCredentials/sessionToken", "roleCredentials/expiration"};
   if (!JsonStrings(*answer, kNames, values)) values.assign(4, "");
   // In milliseconds.
-  std::int64_t expires = 0;
-  std::from_chars(values[3].data(), values[3].data() + values[3].size(), expires);
+  const std::uint64_t expires = NumberOf(values[3]).value_or(0);
   ZT_ASSIGN_OR_RETURN(Credentials found, Checked({values[0], values[1], values[2]}, ""));
-  if (expires > 0) found.expires = expires / 1000;
+  if (expires > 0) found.expires = static_cast<std::int64_t>(expires / 1000);
   return found;
 }
 
@@ -405,29 +401,18 @@ StatusOr<std::optional<Credentials>> FromProfile(const Profile& profile,
 }  // namespace
 
 std::optional<std::int64_t> ParseTime(const std::string& text) {
+  std::string upper = text;
+  for (char& c : upper) {
+    c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    c = c == 'T' ? ' ' : c;
+  }
   struct tm time = {};
-  int end = 0;
-  if (::sscanf(text.c_str(), "%4d-%2d-%2d%*1[Tt ]%2d:%2d:%2d%n", &time.tm_year, &time.tm_mon,
-               &time.tm_mday, &time.tm_hour, &time.tm_min, &time.tm_sec, &end) != 6 ||
-      end == 0) {
-    return std::nullopt;
-  }
-  time.tm_year -= 1900;
-  time.tm_mon -= 1;
-  std::string_view zone = std::string_view(text).substr(static_cast<std::size_t>(end));
-  if (zone.starts_with('.'))
-    zone.remove_prefix(std::min(zone.find_first_not_of("0123456789", 1), zone.size()));
-  int hours = 0, minutes = 0;
-  if (zone.starts_with('+') || zone.starts_with('-')) {
-    std::string digits(zone.substr(1));
-    std::erase(digits, ':');
-    if (digits.size() != 4 || digits.find_first_not_of("0123456789") != digits.npos)
-      return std::nullopt;
-    ::sscanf(digits.c_str(), "%2d%2d", &hours, &minutes);
-  } else if (!zone.empty() && zone != "Z" && zone != "z") {
-    return std::nullopt;
-  }
-  const std::int64_t offset = (zone.starts_with('-') ? -60 : 60) * (60 * hours + minutes);
+  const char* rest = ::strptime(upper.c_str(), "%Y-%m-%d %H:%M:%S", &time);
+  if (rest == nullptr) return std::nullopt;
+  if (*rest == '.') rest += 1 + ::strspn(rest + 1, "0123456789");
+  if (*rest != '\0') rest = ::strptime(rest, "%z", &time);
+  if (rest == nullptr || *rest != '\0') return std::nullopt;
+  const long offset = time.tm_gmtoff;
   return static_cast<std::int64_t>(::timegm(&time)) - offset;
 }
 

@@ -72,11 +72,9 @@ std::string_view HttpHead::Find(std::string_view name) const {
 }
 
 std::optional<std::uint64_t> RetrySeconds(const HttpHead& head) {
-  const auto number = [](std::string_view text) -> std::optional<std::uint64_t> {
-    std::uint64_t value = 0;
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec != std::errc() || read.ptr == text.data() || value > 1'000'000) return std::nullopt;
-    return value;
+  const auto number = [](std::string_view text) {
+    const auto value = NumberOf(text);
+    return value.value_or(~std::uint64_t{0}) > 1'000'000 ? std::nullopt : value;
   };
   // "api";r=0;t=55: nothing remains until then.
   const std::string_view limit = head.Find("ratelimit");

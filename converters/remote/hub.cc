@@ -36,24 +36,21 @@ bool IsSet(const char* name) {
 
 bool IsOffline() { return IsSet("HF_HUB_OFFLINE") || IsSet("TRANSFORMERS_OFFLINE"); }
 
+std::string Either(std::string set, const std::string& otherwise) {
+  return set.empty() ? otherwise : set;
+}
+
 std::string HubHome() {
-  std::string home = Environment("HF_HOME");
-  if (!home.empty()) return home;
-  home = Environment("XDG_CACHE_HOME");
-  return (home.empty() ? Environment("HOME") + "/.cache" : home) + "/huggingface";
+  const std::string cache = Either(Environment("XDG_CACHE_HOME"), Environment("HOME") + "/.cache");
+  return Either(Environment("HF_HOME"), cache + "/huggingface");
 }
 
 std::string CacheFolder() {
-  for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {
-    if (std::string folder = Environment(name); !folder.empty()) return folder;
-  }
-  return HubHome() + "/hub";
+  return Either(FirstSet({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}), HubHome() + "/hub");
 }
 
 std::string Endpoint() {
-  std::string endpoint = Environment("HF_ENDPOINT");
-  while (endpoint.ends_with('/')) endpoint.pop_back();
-  return endpoint.empty() ? "https://huggingface.co" : endpoint;
+  return Either(WithoutSlashes(Environment("HF_ENDPOINT")), "https://huggingface.co");
 }
 
 std::string FirstLine(const std::string& path) {
@@ -67,8 +64,7 @@ std::string Token() {
     if (const std::string token = Environment(name); !Trimmed(token).empty())
       return std::string(Trimmed(token));
   }
-  const std::string path = Environment("HF_TOKEN_PATH");
-  return FirstLine(path.empty() ? HubHome() + "/token" : path);
+  return FirstLine(Either(Environment("HF_TOKEN_PATH"), HubHome() + "/token"));
 }
 
 // The parts of "hf://[models/|datasets/|spaces/][ORG/]NAME[@REVISION][/PATH]".

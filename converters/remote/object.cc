@@ -19,64 +19,36 @@ namespace {
 // much as the headers of arrays take.
 constexpr std::uint64_t kHead = std::uint64_t{256} << 10, kLittleHead = std::uint64_t{16} << 10;
 
-// A small object, read completely.
-class SmallBytes final : public ByteSource {
- public:
-  SmallBytes(std::shared_ptr<RemoteObject> object, std::string content)
-      : object_(std::move(object)),
-        content_(std::move(content)),
-        bytes_(MemoryBytes(std::as_bytes(std::span(content_)), object_->name())) {}
-  const std::string& name() const override { return object_->name(); }
-  std::optional<std::uint64_t> size() const override { return content_.size(); }
-  bool sequential() const override { return false; }
-  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    return bytes_->ReadAt(offset, out);
-  }
-
- private:
-  const std::shared_ptr<RemoteObject> object_;
-  const std::string content_;
-  const std::shared_ptr<ByteSource> bytes_;
-};
-
-// The length of a complete body; nullopt if the head does not say.
-std::optional<std::uint64_t> LengthOf(const HttpHead& head) {
-  const std::string_view text = head.Find("content-length");
-  std::uint64_t length = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), length);
-  if (text.empty() || read.ec != std::errc()) return std::nullopt;
-  return length;
-}
-
-}  // namespace
-
-std::optional<ContentRange> ParseContentRange(std::string_view text) {
-  ContentRange range;
-  const auto number = [&](std::uint64_t& value, char end) {
-    const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (read.ec != std::errc() || read.ptr == text.data()) return false;
-    text.remove_prefix(static_cast<std::size_t>(read.ptr - text.data()));
-    if (end == '\0') return text.empty();
-    if (!text.starts_with(end)) return false;
-    text.remove_prefix(1);
-    return true;
+// The bytes of a small object.
+std::shared_ptr<ByteSource> SmallBytes(const RemoteObject& object, std::string content) {
+  struct Held {
+    std::string content;
+    std::shared_ptr<ByteSource> bytes;
   };
-  if (!Lower(text.substr(0, 6)).starts_with("bytes ")) return std::nullopt;
-  text = Trimmed(text.substr(6));
-  if (!number(range.first, '-') || !number(range.last, '/') || !number(range.total, '\0'))
-    return std::nullopt;
-  if (range.first > range.last || range.last >= range.total) return std::nullopt;
-  return range;
+  const auto held = std::make_shared<Held>(std::move(content));
+  held->bytes = MemoryBytes(std::as_bytes(std::span(held->content)), object.name());
+  return {held, held->bytes.get()};
 }
 
-namespace {
-
+// A strong ETag, or nothing.
 std::string StrongEtag(std::string_view etag) {
   const bool strong = etag.size() >= 2 && etag.starts_with('"') && etag.ends_with('"');
   return std::string(strong ? etag : "");
 }
 
 }  // namespace
+
+std::optional<ContentRange> ParseContentRange(std::string_view text) {
+  if (Lower(text.substr(0, 6)) != "bytes ") return std::nullopt;
+  text = Trimmed(text.substr(6));
+  const std::size_t slash = std::min(text.find('/'), text.size()),
+                    dash = std::min(text.find('-'), slash);
+  const auto first = NumberOf(text.substr(0, dash)),
+             last = NumberOf(text.substr(dash, slash - dash).substr(slash > dash)),
+             total = NumberOf(text.substr(slash).substr(slash < text.size()));
+  if (!first || !last || !total || *first > *last || *last >= *total) return std::nullopt;
+  return ContentRange{*first, *last, *total};
+}
 
 Status Changed() { return InvalidData("it was changed while it was read"); }
 
@@ -196,7 +168,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> o
     request.accept = [&whole](const HttpHead& head, std::uint64_t) {
       whole = head.status != 206;
       if (!whole) return OkStatus();
-      const auto length = LengthOf(head);
+      const auto length = NumberOf(head.Find("content-length"));
       return !length || *length <= kHead ? OkStatus() : Cancelled("");
     };
     answer = transport->Perform(std::move(request));
@@ -207,17 +179,17 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> o
   if (answer.head.status >= 200 && answer.head.status < 300)
     ZT_RETURN_IF_ERROR(CheckEncoding(answer.head));
   if (whole) {
-    auto length = LengthOf(answer.head);
+    auto length = NumberOf(answer.head.Find("content-length"));
     const bool complete = answer.ok() && length.value_or(answer.text.size()) == answer.text.size();
     if (complete) length = answer.text.size();
     ZT_RETURN_IF_ERROR(pin->Check(answer.head, length));
-    if (complete) return std::make_shared<SmallBytes>(std::move(object), std::move(answer.text));
+    if (complete) return SmallBytes(*object, std::move(answer.text));
     return StreamObject(std::move(object), pin);
   }
   ZT_RETURN_IF_ERROR(answer.status);
   if (answer.head.status == 416 && answer.head.Find("content-range").ends_with("/0")) {
     ZT_RETURN_IF_ERROR(pin->Check(answer.head, 0));
-    return std::make_shared<SmallBytes>(std::move(object), "");
+    return SmallBytes(*object, "");
   }
   if (answer.head.status == 412) return Changed();
   if (!answer.ok()) return object->Explain(answer);

@@ -91,13 +91,6 @@ std::string Member(const Members& members, const std::string& name) {
   return found == members.end() ? "" : found->second;
 }
 
-std::string FirstSet(std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    if (std::string value = Environment(name); !value.empty()) return value;
-  }
-  return "";
-}
-
 StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given) {
   Profile profile{.settings = std::move(settings)};
   profile.name = given.empty() ? profile.settings->profile : given;
@@ -138,7 +131,7 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given)
   }
   if (profile.endpoint.find_first_of("?#") != std::string::npos)
     return InvalidArgument("the endpoint of S3 has a query or a fragment; leave it out");
-  while (profile.endpoint.ends_with('/')) profile.endpoint.pop_back();
+  profile.endpoint = WithoutSlashes(std::move(profile.endpoint));
   return profile;
 }
 

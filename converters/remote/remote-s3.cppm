@@ -30,8 +30,6 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& name =
 
 // The content of a small file.
 StatusOr<std::string> ReadSmall(const std::string& path);
-// The first of these variables that is set and not empty.
-std::string FirstSet(std::initializer_list<const char*> names);
 std::int64_t Now();  // seconds since 1970
 // The URL of a service of AWS, to which signed requests are sent: kInvalidArgument if the region
 // cannot be a label in the name of its host.

@@ -34,7 +34,7 @@ struct StoredPart {
   std::uint64_t size = 0;
   std::string etag = {}, checksum = {};  // of CRC-32C, in base64; empty if the store has none
 };
-using StoredParts = std::map<unsigned, StoredPart>;
+using StoredParts = std::map<std::uint64_t, StoredPart>;
 // Whether it has these bytes: by its CRC-32C, else by its ETag, which is then an MD5.
 bool HasBytes(const StoredPart& part, std::span<const std::byte> bytes);
 // The ETag of the object that is made of these parts; empty where theirs are no MD5.
@@ -51,7 +51,7 @@ struct EarlierUpload {
 StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name);
 
 struct UploadPart {
-  unsigned number = 0;
+  std::uint64_t number = 0;
   Buffer data;
   std::uint64_t size = 0;
   std::string checksum;  // CRC-32C in base64, if the store accepts it
@@ -63,7 +63,7 @@ struct UploadPart {
 struct Progress {
   zt::internal::Mutex mutex;
   zt::internal::CondVar changed;
-  std::map<unsigned, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
+  std::map<std::uint64_t, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
   std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
   std::string upload ZT_GUARDED_BY(mutex);  // its id, as long as it must be ended
   // Set while the request that begins or publishes it is in flight.

@@ -25,8 +25,13 @@ std::string ShellQuoted(std::string_view text);
 std::string_view Trimmed(std::string_view text);
 std::string Lower(std::string_view text);
 std::string Hex(std::span<const std::byte> bytes);
-std::string Base64(std::span<const std::byte> bytes);
+// A number without sign; nullopt if `text` is anything else.
+std::optional<std::uint64_t> NumberOf(std::string_view text);
+// Without those at its end.
+std::string WithoutSlashes(std::string text);
 // A variable of the environment; empty if it is not set.
 std::string Environment(const char* name);
+// The first of these that is set and not empty.
+std::string FirstSet(std::initializer_list<const char*> names);
 
 }  // namespace zt::remote::internal

@@ -14,24 +14,22 @@ import :url;
 namespace zt::remote::internal {
 namespace {
 
-std::string Sha256(std::initializer_list<std::string_view> parts) {
-  SHA256_CTX context;
-  SHA256_Init(&context);
-  for (const std::string_view part : parts) SHA256_Update(&context, part.data(), part.size());
+std::string Sha256(std::string_view text) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
-  SHA256_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+         reinterpret_cast<unsigned char*>(digest.data()));
   return digest;
 }
 
 // HMAC with SHA-256, RFC 2104. libcrypto's own would link all of its algorithms.
 std::string Hmac(std::string key, std::string_view text) {
   constexpr std::size_t kBlock = 64;
-  if (key.size() > kBlock) key = Sha256({key});
+  if (key.size() > kBlock) key = Sha256(key);
   key.resize(kBlock);
   std::string inner(key), outer(key);
   for (char& c : inner) c ^= 0x36;
   for (char& c : outer) c ^= 0x5c;
-  return Sha256({outer, Sha256({inner, text})});
+  return Sha256(outer + Sha256(inner + std::string(text)));
 }
 
 std::string HexText(std::string_view bytes) { return Hex(std::as_bytes(std::span(bytes))); }
@@ -64,7 +62,7 @@ std::string QueryText(const QueryPairs& query) {
   return text;
 }
 
-std::string Sha256Hex(std::string_view bytes) { return HexText(Sha256({bytes})); }
+std::string Sha256Hex(std::string_view bytes) { return HexText(Sha256(bytes)); }
 
 void Sign(const ToSign& request, const Credentials& credentials, std::int64_t time,
           std::vector<std::string>& fields) {

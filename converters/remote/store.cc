@@ -150,11 +150,6 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
     listings_.clear();
   }
 
-  static std::string WithoutSlashes(std::string url) {
-    while (url.ends_with('/')) url.pop_back();
-    return url;
-  }
-
   std::shared_ptr<ByteSource> FindOpen(const std::string& url) {
     const MutexLock lock(mutex_);
     for (const auto& [name, bytes] : open_) {
@@ -215,10 +210,9 @@ Settings::Settings(RemoteOptions options) : RemoteOptions(std::move(options)) {
 }
 
 std::chrono::milliseconds Settings::most_wait() const {
-  unsigned seconds = 300;
-  const std::string given = Environment("ZTSTREAM_RETRY_SECONDS");
-  (void)std::from_chars(given.data(), given.data() + given.size(), seconds);
-  return std::chrono::milliseconds(1000 * std::min(retry_seconds.value_or(seconds), 86'400U));
+  constexpr std::uint64_t kMost = 86'400;
+  const std::uint64_t seconds = NumberOf(Environment("ZTSTREAM_RETRY_SECONDS")).value_or(300);
+  return std::chrono::milliseconds(1000 * std::min(retry_seconds ? *retry_seconds : seconds, kMost));
 }
 
 void Settings::Warn(const std::string& line, const std::string& about) const {

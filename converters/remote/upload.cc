@@ -192,7 +192,7 @@ class Upload final : public Sink {
   Status SendPart() {
     ZT_RETURN_IF_ERROR(BeginUpload());
     auto part = std::make_shared<UploadPart>();
-    part->number = static_cast<unsigned>(++number_);
+    part->number = ++number_;
     part->data = std::exchange(current_, {});
     part->size = filled_;
     if (checksums_) {

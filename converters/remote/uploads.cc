@@ -33,13 +33,6 @@ std::string Unquoted(std::string text) {
   return text;
 }
 
-template <typename Number>
-Number NumberOf(const std::string& text) {
-  Number number = 0;
-  (void)std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
-
 // Calls `take` with the members of each `row` of what a store lists. `next` gives the query of the
 // page after one with these members; `after` is that of the first page. moto's root is
 // ListPartsResponse, where S3's is a Result.
@@ -79,10 +72,12 @@ Status ListRows(S3Client& client, const S3Request& asked, std::string_view root,
 }  // namespace
 
 std::string Crc32cField(std::span<const std::byte> bytes) {
-  const std::uint32_t crc = Crc32c(bytes);
-  const std::array big = {static_cast<std::byte>(crc >> 24), static_cast<std::byte>(crc >> 16),
-                          static_cast<std::byte>(crc >> 8), static_cast<std::byte>(crc)};
-  return Base64(big);
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::uint64_t bits = std::uint64_t{Crc32c(bytes)} << 4;  // six letters of six bits
+  std::string out;
+  for (int shift = 30; shift >= 0; shift -= 6) out += kLetters[bits >> shift & 63];
+  return out + "==";
 }
 
 bool HasBytes(const StoredPart& part, std::span<const std::byte> bytes) {
@@ -126,11 +121,11 @@ StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name) {
   ZT_RETURN_IF_ERROR(ListRows(
       client, {.name = name, .query = {{"uploadId", found.id}}}, "ListParts", "Part",
       [&](Members& part) {
-        found.parts[NumberOf<unsigned>(part["PartNumber"])] = {
-            NumberOf<std::uint64_t>(part["Size"]), part["ETag"], part["ChecksumCRC32C"]};
+        found.parts[NumberOf(part["PartNumber"]).value_or(0)] = {
+            NumberOf(part["Size"]).value_or(0), part["ETag"], part["ChecksumCRC32C"]};
       },
-      [&, before = 0U](Members& page) mutable -> StatusOr<QueryPairs> {
-        const unsigned last = found.parts.empty() ? 0 : found.parts.rbegin()->first;
+      [&, before = std::uint64_t{0}](Members& page) mutable -> StatusOr<QueryPairs> {
+        const std::uint64_t last = found.parts.empty() ? 0 : found.parts.rbegin()->first;
         if (last > kMostParts || found.parts.contains(0))
           return InvalidData("the store lists parts that no upload has");
         // What is not listed is sent again.

@@ -13,24 +13,6 @@ import :url;
 import zt.core;
 
 namespace zt::remote::internal {
-namespace {
-
-constexpr char kDigits[] = "0123456789ABCDEF";
-
-// The address that a host is written as, mapped to IPv6; nullopt for a name. The system takes
-// 127.1, 0x7f000001 and 2130706433, too.
-std::optional<std::array<unsigned char, 16>> AddressOf(std::string_view host) {
-  const std::string text(host.substr(0, host.find('%')));
-  std::array<unsigned char, 16> bytes = {};
-  if (::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1) return bytes;
-  struct in_addr v4 = {};
-  if (::inet_aton(text.c_str(), &v4) == 0) return std::nullopt;
-  bytes[10] = bytes[11] = 0xff;
-  std::memcpy(bytes.data() + 12, &v4, 4);
-  return bytes;
-}
-
-}  // namespace
 
 StatusOr<Url> ParseUrl(std::string_view text) {
   const auto wrong = [&](std::string_view why) {
@@ -75,16 +57,19 @@ std::string HostField(const Url& url) {
 }
 
 bool IsLocal(std::string_view address, bool link) {
-  const auto bytes = AddressOf(address);
-  if (!bytes) return false;
-  const unsigned char* const v4 = bytes->data() + 12;
-  constexpr unsigned char kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (std::equal(std::begin(kMapped), std::end(kMapped), bytes->begin()))
-    return v4[0] == 127 || v4[0] == 0 || (link && v4[0] == 169 && v4[1] == 254);
-  if (link && (*bytes)[0] == 0xfe && ((*bytes)[1] & 0xc0) == 0x80) return true;
-  // :: and ::1
-  return std::all_of(bytes->begin(), bytes->end() - 1, [](unsigned char c) { return c == 0; }) &&
-         bytes->back() <= 1;
+  const std::string text(address.substr(0, address.find('%')));
+  struct in6_addr v6 = {};
+  struct in_addr v4 = {};
+  const bool is_v6 = ::inet_pton(AF_INET6, text.c_str(), &v6) == 1;
+  if (is_v6 && !IN6_IS_ADDR_V4MAPPED(&v6)) {
+    return IN6_IS_ADDR_LOOPBACK(&v6) || IN6_IS_ADDR_UNSPECIFIED(&v6) ||
+           (link && IN6_IS_ADDR_LINKLOCAL(&v6));
+  }
+  // The system takes 127.1, 0x7f000001 and 2130706433, too.
+  if (!is_v6 && ::inet_aton(text.c_str(), &v4) == 0) return false;
+  if (is_v6) std::memcpy(&v4, v6.s6_addr + 12, sizeof v4);
+  const std::uint32_t number = ntohl(v4.s_addr);
+  return number >> 24 == 127 || number >> 24 == 0 || (link && number >> 16 == 0xa9fe);
 }
 
 bool IsLoopback(const Url& url) {
@@ -113,8 +98,7 @@ std::string PercentEncoded(std::string_view text, std::string_view kept) {
       out += static_cast<char>(c);
     } else {
       out += '%';
-      out += kDigits[c >> 4];
-      out += kDigits[c & 15];
+      for (const int shift : {4, 0}) out += "0123456789ABCDEF"[c >> shift & 15];
     }
   }
   return out;
@@ -143,11 +127,9 @@ std::string PercentDecoded(std::string_view text) {
 }
 
 std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())))
-    text.remove_prefix(1);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())))
-    text.remove_suffix(1);
-  return text;
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  const std::size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
 std::string Lower(std::string_view text) {
@@ -165,24 +147,29 @@ std::string Hex(std::span<const std::byte> bytes) {
   return out;
 }
 
-std::string Base64(std::span<const std::byte> bytes) {
-  constexpr std::string_view kAlphabet =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    const std::size_t have = std::min<std::size_t>(3, bytes.size() - i);
-    for (std::size_t k = 0; k < 3; ++k)
-      group = group << 8 | (k < have ? std::to_integer<std::uint32_t>(bytes[i + k]) : 0);
-    for (std::size_t k = 0; k < 4; ++k)
-      out += k <= have ? kAlphabet[group >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
+std::optional<std::uint64_t> NumberOf(std::string_view text) {
+  std::uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return number;
+}
+
+std::string WithoutSlashes(std::string text) {
+  while (text.ends_with('/')) text.pop_back();
+  return text;
 }
 
 std::string Environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+std::string FirstSet(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (std::string value = Environment(name); !value.empty()) return value;
+  }
+  return "";
 }
 
 }  // namespace zt::remote::internal

@@ -34,14 +34,6 @@ std::string KeyOf(std::string text) {
   return PercentDecoded(text);
 }
 
-std::optional<std::uint64_t> NumberOf(std::string_view text) {
-  std::uint64_t number = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  if (read.ec != std::errc() || read.ptr != end || text.empty()) return std::nullopt;
-  return number;
-}
-
 }  // namespace
 
 std::string XmlDecoded(std::string_view text) {
