@@ -20,8 +20,8 @@ module;
 module zt.remote;
 
 import zt.std;
+import :files;
 import :http;
-import :object;
 import :s3;
 import :sigv4;
 import :url;

@@ -10,7 +10,6 @@ module zt.remote;
 import zt.std;
 import :files;
 import :http;
-import :object;
 import :options;
 import :s3;
 import :url;
@@ -195,28 +194,6 @@ StatusOr<HttpAnswer> AskHub(SharedSettings settings, const std::string& url) {
   return answer;
 }
 
-class HubObject final : public RemoteObject {
- public:
-  HubObject(SharedSettings settings, std::string name, std::string url)
-      : RemoteObject(std::move(settings)), name_(std::move(name)), url_(std::move(url)) {}
-  const std::string& name() const override { return name_; }
-  // Every request goes to the Hub, because it signs its redirect for one range.
-  StatusOr<HttpRequest> Get() override {
-    HttpRequest request{.settings = settings_};
-    request.url = url_;
-    request.fields = {"Accept-Encoding: identity"};
-    ZT_RETURN_IF_ERROR(AddToken(request));
-    return request;
-  }
-  Status Explain(const HttpAnswer& answer) override { return ExplainHub(answer); }
-  bool pins() const override { return false; }
-  // The Hub allows some thousand requests in five minutes.
-  std::uint64_t most_bytes() const override { return std::uint64_t{8} << 20; }
-
- private:
-  const std::string name_, url_;
-};
-
 class HubFiles final : public Scheme {
  public:
   explicit HubFiles(SharedSettings settings) : settings_(std::move(settings)) {}
@@ -231,11 +208,23 @@ class HubFiles final : public Scheme {
     }
     if (IsOffline()) return NotCached();
     const std::string kind = name.kind == "models" ? "" : name.kind + "/";
-    return OpenObject(
-        std::make_shared<HubObject>(settings_, url,
-                                    Endpoint() + "/" + kind + name.id + "/resolve/" +
-                                        snapshot.commit + "/" + PercentEncoded(name.path, "/")),
-        pins);
+    // Every request goes to the Hub, because it signs its redirect for one range.
+    const auto get = [settings = settings_,
+                      at = Endpoint() + "/" + kind + name.id + "/resolve/" + snapshot.commit + "/" +
+                           PercentEncoded(name.path, "/")]() -> StatusOr<HttpRequest> {
+      HttpRequest request{
+          .settings = settings, .url = at, .fields = {"Accept-Encoding: identity"}};
+      ZT_RETURN_IF_ERROR(AddToken(request));
+      return request;
+    };
+    return OpenObject({.settings = settings_,
+                       .name = url,
+                       .get = get,
+                       .explain = ExplainHub,
+                       .pins = false,
+                       // The Hub allows some thousand requests in five minutes.
+                       .most_bytes = std::uint64_t{8} << 20},
+                      pins);
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
@@ -255,7 +244,7 @@ class HubFiles final : public Scheme {
     }
     return listing;
   }
-  StatusOr<bool> Exists(const std::string& url) override {
+  StatusOr<std::optional<bool>> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
     ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
     return std::ranges::any_of(snapshot.files,

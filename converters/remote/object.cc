@@ -6,8 +6,8 @@ module;
 module zt.remote;
 
 import zt.std;
+import :files;
 import :http;
-import :object;
 import :url;
 import zt.core;
 import zt.source;
@@ -26,7 +26,7 @@ std::shared_ptr<ByteSource> SmallBytes(const RemoteObject& object, std::string c
     std::shared_ptr<ByteSource> bytes;
   };
   const auto held = std::make_shared<Held>(std::move(content));
-  held->bytes = MemoryBytes(std::as_bytes(std::span(held->content)), object.name());
+  held->bytes = MemoryBytes(std::as_bytes(std::span(held->content)), object.name);
   return {held, held->bytes.get()};
 }
 
@@ -148,21 +148,27 @@ std::string Said(const HttpAnswer& answer, std::string_view message) {
   return words.empty() ? line : line + ": " + words;
 }
 
-StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> object, Pins& pins) {
+StatusOr<HttpRequest> RemoteObject::GetRange(ByteRange range, const Pin& pin) const {
+  ZT_ASSIGN_OR_RETURN(HttpRequest request, get());
+  request.range = range;
+  const std::string etag = pins ? pin.etag() : "";
+  if (!etag.empty()) request.fields.push_back("If-Match: " + etag);
+  return request;
+}
+
+StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins) {
+  const auto object = std::make_shared<const RemoteObject>(std::move(opened));
   ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
-  const SharedPin pin = pins.Of(object->name());
+  const SharedPin pin = pins.Of(object->name);
   // It was open before.
-  if (pin->ranged) return RangedObject(std::move(object), pin, "");
+  if (pin->ranged) return RangedObject(object, pin, "");
   const std::uint64_t listed = pin->size().value_or(kHead);
   const std::uint64_t most = listed < kHead && !HasRoomForHead(listed) ? kLittleHead : kHead;
   HttpAnswer answer;
   bool whole = false;
   for (int refreshed = 0;; ++refreshed) {
-    ZT_ASSIGN_OR_RETURN(HttpRequest request, object->Get());
-    request.range = ByteRange{0, most};
+    ZT_ASSIGN_OR_RETURN(HttpRequest request, object->GetRange({0, most}, *pin));
     request.most_text = kHead;
-    const std::string etag = object->pins() ? pin->etag() : "";
-    if (!etag.empty()) request.fields.push_back("If-Match: " + etag);
     whole = false;
     // The complete body of a large object is not awaited: it is requested again as a stream.
     request.accept = [&whole](const HttpHead& head, std::uint64_t) {
@@ -173,7 +179,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> o
     };
     answer = transport->Perform(std::move(request));
     if (answer.ok() || whole || refreshed == kMostRefreshed || !answer.status.ok() ||
-        !object->Refresh(answer))
+        !object->refresh(answer))
       break;
   }
   if (answer.head.status >= 200 && answer.head.status < 300)
@@ -184,7 +190,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> o
     if (complete) length = answer.text.size();
     ZT_RETURN_IF_ERROR(pin->Check(answer.head, length));
     if (complete) return SmallBytes(*object, std::move(answer.text));
-    return StreamObject(std::move(object), pin);
+    return StreamObject(object, pin);
   }
   ZT_RETURN_IF_ERROR(answer.status);
   if (answer.head.status == 416 && answer.head.Find("content-range").ends_with("/0")) {
@@ -192,7 +198,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> o
     return SmallBytes(*object, "");
   }
   if (answer.head.status == 412) return Changed();
-  if (!answer.ok()) return object->Explain(answer);
+  if (!answer.ok()) return object->explain(answer);
   const auto range = ParseContentRange(answer.head.Find("content-range"));
   if (!range || range->first != 0 || range->last + 1 != answer.text.size() ||
       range->last + 1 != std::min<std::uint64_t>(range->total, most)) {
@@ -201,12 +207,12 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(std::shared_ptr<RemoteObject> o
   ZT_RETURN_IF_ERROR(pin->Check(answer.head, range->total));
   pin->ranged = true;
   if (pin->weak() && range->total > answer.text.size()) {
-    object->settings().Warn(
-        object->name() +
+    object->settings->Warn(
+        object->name +
         ": its server gives neither an ETag nor a date, so a change while it is read is found "
         "only if its size changes");
   }
-  return RangedObject(std::move(object), pin, std::move(answer.text));
+  return RangedObject(object, pin, std::move(answer.text));
 }
 
 }  // namespace zt::remote::internal

@@ -7,8 +7,8 @@ module;
 module zt.remote;
 
 import zt.std;
+import :files;
 import :http;
-import :object;
 import :url;
 import zt.core;
 import zt.pipeline;
@@ -138,12 +138,12 @@ Shelves& TheShelves() {
 
 class RangedBytes final : public ByteSource {
  public:
-  RangedBytes(std::shared_ptr<RemoteObject> object, SharedPin pin, std::string head)
+  RangedBytes(SharedObject object, SharedPin pin, std::string head)
       : object_(std::move(object)),
         pin_(std::move(pin)),
         size_(pin_->size().value_or(0)),
-        segment_(std::min(object_->most_bytes(), kMostSegment)),
-        most_ahead_(object_->settings().read_ahead) {
+        segment_(std::min(object_->most_bytes, kMostSegment)),
+        most_ahead_(object_->settings->read_ahead) {
     const MutexLock lock(shelf_->mutex);
     frontier_ = run_begin_ = head.size();
     if (HasRoomForHead(head.size())) {
@@ -165,7 +165,7 @@ class RangedBytes final : public ByteSource {
   RangedBytes(const RangedBytes&) = delete;
   RangedBytes& operator=(const RangedBytes&) = delete;
 
-  const std::string& name() const override { return object_->name(); }
+  const std::string& name() const override { return object_->name; }
   std::optional<std::uint64_t> size() const override { return size_; }
   bool sequential() const override { return false; }
 
@@ -465,11 +465,8 @@ class RangedBytes final : public ByteSource {
 
   Status Launch(const SharedSegment& segment) try {
     ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
-    ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->Get());
-    request.range = segment->range;
+    ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->GetRange(segment->range, *pin_));
     request.into = segment->data.bytes();
-    const std::string etag = object_->pins() ? pin_->etag() : "";
-    if (!etag.empty()) request.fields.push_back("If-Match: " + etag);
     request.accept = [range = segment->range, pin = pin_](const HttpHead& head,
                                                           std::uint64_t have) {
       return CheckRangeHead(head, {range.begin + have, range.end}, *pin);
@@ -525,9 +522,9 @@ class RangedBytes final : public ByteSource {
     const HttpAnswer& answer = segment->answer;
     if (!answer.status.ok()) return answer.status;
     if (answer.head.status == 412) return Changed();
-    if (++refreshed <= kMostRefreshed && object_->Refresh(answer)) return 0;
+    if (++refreshed <= kMostRefreshed && object_->refresh(answer)) return 0;
     if (answer.head.status == 404) return Changed();
-    return object_->Explain(answer);
+    return object_->explain(answer);
   }
 
   void Forget(const SharedSegment& segment) {
@@ -539,7 +536,7 @@ class RangedBytes final : public ByteSource {
     if (at != shelf_->segments.end() && at->second == segment) shelf_->segments.erase(at);
   }
 
-  const std::shared_ptr<RemoteObject> object_;
+  const SharedObject object_;
   const SharedPin pin_;
   const std::uint64_t size_;
   // The first bytes of the object, if there is room for them.
@@ -566,7 +563,7 @@ class RangedBytes final : public ByteSource {
 
 bool HasRoomForHead(std::uint64_t bytes) { return g_heads + bytes <= kMostHeads; }
 
-std::shared_ptr<ByteSource> RangedObject(std::shared_ptr<RemoteObject> object, SharedPin pin,
+std::shared_ptr<ByteSource> RangedObject(SharedObject object, SharedPin pin,
                                          std::string head) {
   return std::make_shared<RangedBytes>(std::move(object), std::move(pin), std::move(head));
 }

@@ -1,17 +1,104 @@
-// zt.remote:files — files by URL, for each scheme. Internal.
+// zt.remote:files — files by URL, for each scheme: opened by ranges, listed, created. Internal.
+module;
+
+#include "core/thread_annotations.h"
+
 module zt.remote:files;
 
 import zt.std;
 import :answers;
-import :object;
+import :http;
 import :options;
-import :s3;
 import :url;
 import zt.core;
 import zt.sink;
 import zt.source;
 
 namespace zt::remote::internal {
+
+// What an object is: as a listing says, else as the first answer does. All answers must agree, as
+// long as the run lasts and whichever source asks. Thread-safe.
+class Pin {
+ public:
+  Pin() = default;
+  Pin(std::optional<std::uint64_t> size, std::string etag);
+  // kDataLoss if an answer, of an object of `size` bytes if that is known, belongs to another one.
+  // The first answer sets what is not known.
+  Status Check(const HttpHead& head, std::optional<std::uint64_t> size);
+  std::optional<std::uint64_t> size() const;
+  // Strong, or empty.
+  std::string etag() const;
+  // True if only a change of its size can be noticed.
+  bool weak() const;
+  // Whether the server has answered with a range of it.
+  std::atomic<bool> ranged = false;
+
+ private:
+  mutable zt::internal::Mutex mutex_;
+  bool answered_ ZT_GUARDED_BY(mutex_) = false;
+  std::optional<std::uint64_t> size_ ZT_GUARDED_BY(mutex_);
+  std::string etag_ ZT_GUARDED_BY(mutex_);
+  std::string modified_ ZT_GUARDED_BY(mutex_);  // Last-Modified, if there is no strong ETag
+};
+using SharedPin = std::shared_ptr<Pin>;
+
+// The pins of a store, by the names of objects.
+class Pins {
+ public:
+  // The pin of an object, made if there is none.
+  SharedPin Of(const std::string& name);
+  // Pins an object as a listing has it, unless it is pinned already.
+  void Add(const std::string& name, std::optional<std::uint64_t> size, const std::string& etag);
+  void Forget(const std::string& name);
+
+ private:
+  zt::internal::Mutex mutex_;
+  std::unordered_map<std::string, SharedPin> pins_ ZT_GUARDED_BY(mutex_);
+};
+
+// A remote object: the requests for it, and the meaning of refusals. Its functions are thread-safe.
+struct RemoteObject {
+  SharedSettings settings;
+  std::string name;  // for messages: the URL of the user, without its query
+  // Makes a GET request with the necessary credentials. It may wait for them.
+  std::function<StatusOr<HttpRequest>()> get;
+  // Explains an answer that does not have the bytes.
+  std::function<Status(const HttpAnswer&)> explain;
+  // True if the answer says that credentials or region are wrong and new ones were found; then `get`
+  // uses them. It may wait.
+  std::function<bool(const HttpAnswer&)> refresh = [](const HttpAnswer&) { return false; };
+  // Whether to send If-Match. False if the URL identifies the bytes, and may be redirected to a
+  // signed one.
+  bool pins = true;
+  // The bytes of a request, at most. More requests at once hide more latency, and read-ahead is
+  // memory: so small, unless the server counts requests.
+  std::uint64_t most_bytes = std::uint64_t{4} << 20;
+
+  // The request for a range of what `pin` says.
+  StatusOr<HttpRequest> GetRange(ByteRange range, const Pin& pin) const;
+};
+using SharedObject = std::shared_ptr<const RemoteObject>;
+
+// Opens an object by reading its first bytes. If the server does not support ranges, it warns and
+// reads the object as a pipe. Errors do not name it.
+StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins);
+
+// The error of an object that is another one now.
+Status Changed();
+// kDataLoss if the bytes of an answer are not those of the object: another encoding was not asked for.
+Status CheckEncoding(const HttpHead& head);
+// kDataLoss if an answer has another range than `asked`, or belongs to another object than `pin`.
+Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin);
+
+// An object by ranges, whose first bytes are `head`, and whose size the pin knows.
+std::shared_ptr<ByteSource> RangedObject(SharedObject object, SharedPin pin, std::string head);
+// True if `bytes` more first bytes fit into the limit on those that all open objects hold.
+bool HasRoomForHead(std::uint64_t bytes);
+// An object of a server without ranges, as a pipe.
+std::shared_ptr<ByteSource> StreamObject(SharedObject object, SharedPin pin);
+
+// The common part of Explain: the status and the message of the server, in one line.
+std::string Said(const HttpAnswer& answer, std::string_view message);
 
 // The files of a folder, as a server lists them.
 struct Listing {
@@ -25,16 +112,21 @@ class Scheme {
  public:
   virtual ~Scheme() = default;
   virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) = 0;
-  virtual StatusOr<bool> IsFolder(const std::string& url) = 0;
+  virtual StatusOr<bool> IsFolder(const std::string&) { return false; }
   // The files in a folder, or with `below` those in the folders below it, too.
-  virtual StatusOr<Listing> List(const std::string& url, bool below) = 0;
-  virtual StatusOr<bool> Exists(const std::string& url) = 0;
+  virtual StatusOr<Listing> List(const std::string&, bool /*below*/) {
+    return Unsupported("a web server's folders are not listed");
+  }
+  // nullopt: what can be opened does.
+  virtual StatusOr<std::optional<bool>> Exists(const std::string&) {
+    return std::optional<bool>();
+  }
   // `forget` is called when a new file was written.
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
                                                  const FileSinkOptions& options,
                                                  std::function<void()> forget) = 0;
 };
-std::unique_ptr<Scheme> MakeWeb(SharedSettings settings, Store& store);
+std::unique_ptr<Scheme> MakeWeb(SharedSettings settings);
 std::unique_ptr<Scheme> MakeS3(SharedSettings settings);
 std::unique_ptr<Scheme> MakeHub(SharedSettings settings);
 

@@ -8,8 +8,8 @@ module;
 module zt.remote;
 
 import zt.std;
+import :files;
 import :http;
-import :object;
 import :s3;
 import :url;
 import zt.core;

@@ -8,7 +8,6 @@ module zt.remote;
 import zt.std;
 import :files;
 import :http;
-import :object;
 import :options;
 import :s3;
 import :upload;
@@ -21,25 +20,6 @@ namespace zt::remote::internal {
 namespace {
 
 constexpr std::size_t kMostPage = 8 << 20;
-
-class S3Object final : public RemoteObject {
- public:
-  S3Object(std::shared_ptr<S3Client> client, std::string url, S3Name name)
-      : RemoteObject(client->settings()),
-        client_(std::move(client)),
-        url_(std::move(url)),
-        s3_(std::move(name)) {}
-
-  const std::string& name() const override { return url_; }
-  StatusOr<HttpRequest> Get() override { return client_->Make({.method = "GET", .name = s3_}); }
-  Status Explain(const HttpAnswer& answer) override { return client_->Explain(s3_, answer); }
-  bool Refresh(const HttpAnswer& answer) override { return client_->Refresh(s3_, answer); }
-
- private:
-  const std::shared_ptr<S3Client> client_;
-  const std::string url_;
-  const S3Name s3_;
-};
 
 // A page of the keys in a folder, or with `below` of those in the folders below it, too.
 // `next` is where the page before it said that the listing goes on.
@@ -79,7 +59,13 @@ class S3Files final : public Scheme {
     ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
     if (name.key.empty() || name.key.ends_with('/'))
       return InvalidArgument("it is a folder, a file is needed");
-    return OpenObject(std::make_shared<S3Object>(client_, url, std::move(name)), pins);
+    return OpenObject(
+        {.settings = client_->settings(),
+         .name = url,
+         .get = [client = client_, name] { return client->Make({.name = name}); },
+         .explain = [client = client_, name](auto& answer) { return client->Explain(name, answer); },
+         .refresh = [client = client_, name](auto& answer) { return client->Refresh(name, answer); }},
+        pins);
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
@@ -115,7 +101,7 @@ class S3Files final : public Scheme {
     } while (!pages.next().empty());
     return listing;
   }
-  StatusOr<bool> Exists(const std::string& url) override {
+  StatusOr<std::optional<bool>> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
     if (name.key.empty() || name.key.ends_with('/')) return false;
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_->Send({.method = "HEAD", .name = name}));

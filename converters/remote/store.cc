@@ -8,7 +8,6 @@ module zt.remote;
 
 import zt.std;
 import :files;
-import :object;
 import :options;
 import :url;
 import zt.core;
@@ -30,7 +29,7 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
  public:
   explicit RemoteStore(RemoteOptions options)
       : settings_(std::make_shared<const Settings>(std::move(options))),
-        web_(MakeWeb(settings_, *this)),
+        web_(MakeWeb(settings_)),
         s3_(MakeS3(settings_)),
         hub_(MakeHub(settings_)) {}
 
@@ -139,7 +138,8 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
       return status;
     }
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    return scheme->Exists(url);
+    ZT_ASSIGN_OR_RETURN(const std::optional<bool> exists, scheme->Exists(url));
+    return exists ? *exists : Open(url).ok();
   }
 
   // Forgets the open file of this URL, because a new one was written.

@@ -7,8 +7,8 @@ module;
 module zt.remote;
 
 import zt.std;
+import :files;
 import :http;
-import :object;
 import zt.core;
 import zt.source;
 
@@ -36,7 +36,7 @@ struct Flow {
 
 class StreamedBytes final : public ByteSource {
  public:
-  StreamedBytes(std::shared_ptr<RemoteObject> object, SharedPin pin)
+  StreamedBytes(SharedObject object, SharedPin pin)
       : object_(std::move(object)), pin_(std::move(pin)) {}
   ~StreamedBytes() override {
     if (exchange_ != nullptr) transport_->Cancel(exchange_);
@@ -44,7 +44,7 @@ class StreamedBytes final : public ByteSource {
   StreamedBytes(const StreamedBytes&) = delete;
   StreamedBytes& operator=(const StreamedBytes&) = delete;
 
-  const std::string& name() const override { return object_->name(); }
+  const std::string& name() const override { return object_->name; }
   std::optional<std::uint64_t> size() const override { return std::nullopt; }
   bool sequential() const override { return true; }
 
@@ -94,7 +94,7 @@ class StreamedBytes final : public ByteSource {
   Status Begin() {
     if (exchange_ != nullptr) return OkStatus();
     ZT_ASSIGN_OR_RETURN(transport_, Transport::Get());
-    ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->Get());
+    ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->get());
     request.accept = [pin = pin_](const HttpHead& head, std::uint64_t) {
       const Status status = CheckEncoding(head);
       return status.ok() ? pin->Check(head, std::nullopt) : status;
@@ -127,7 +127,7 @@ class StreamedBytes final : public ByteSource {
       while (flow_->pieces.empty() && !flow_->ended) flow_->changed.Wait(flow_->mutex);
       if (flow_->pieces.empty()) {
         ZT_RETURN_IF_ERROR(flow_->answer.status);
-        if (!flow_->answer.ok()) return object_->Explain(flow_->answer);
+        if (!flow_->answer.ok()) return object_->explain(flow_->answer);
         return false;
       }
       piece_ = std::move(flow_->pieces.front());
@@ -150,7 +150,7 @@ class StreamedBytes final : public ByteSource {
     position_ += bytes;
   }
 
-  const std::shared_ptr<RemoteObject> object_;
+  const SharedObject object_;
   const SharedPin pin_;
   const std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
   Transport* transport_ = nullptr;
@@ -163,9 +163,9 @@ class StreamedBytes final : public ByteSource {
 
 }  // namespace
 
-std::shared_ptr<ByteSource> StreamObject(std::shared_ptr<RemoteObject> object, SharedPin pin) {
-  object->settings().Warn(
-      object->name() +
+std::shared_ptr<ByteSource> StreamObject(SharedObject object, SharedPin pin) {
+  object->settings->Warn(
+      object->name +
       ": its server does not support ranges, so it is read as a pipe, from its first byte on");
   return std::make_shared<StreamedBytes>(std::move(object), std::move(pin));
 }
