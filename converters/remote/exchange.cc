@@ -122,7 +122,6 @@ void Exchange::BeginTry() {
   refused_ = OkStatus();
   text_.clear();
   accepted_ = enough_ = false;
-  sent = 0;
   have_at_try_ = have_;
 }
 
@@ -204,7 +203,7 @@ bool Exchange::EndTry(const TryEnd& end) {
   if (have_ - have_at_try_ >= kProgress) fruitless_ = 0;
   if (have_ - have_at_try_ >= kProgress) last_progress_ = Clock::now();
   // Sending a part slowly may take longer than the longest wait, and does not count.
-  if (sent >= kProgress) last_progress_ += Clock::now() - begun_;
+  if (end.sent >= kProgress) last_progress_ += Clock::now() - begun_;
   if (answered && head_.status >= 200 && head_.status < 300) (void)Accept();
   if (!refused_.ok()) {
     Fail(refused_);

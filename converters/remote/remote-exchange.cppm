@@ -16,6 +16,7 @@ struct TryEnd {
   // Another try would fail, too: an unknown scheme, a certificate that is not trusted.
   bool hopeless = false;
   bool may_be_done = false;  // the request was sent, and the answer is missing
+  std::uint64_t sent = 0;    // bytes of the body
   std::string problem;       // the message of libcurl
   std::string redirect;      // the absolute URL of a redirect
   std::string address;       // of the server, unless a proxy was asked
@@ -55,7 +56,6 @@ class Exchange {
 
   HttpRequest request;
   Lane* lane = nullptr;  // of the transport, that runs it
-  std::size_t sent = 0;  // bytes of the body sent in this try
   bool cancelled = false;
   bool told = false;     // Tell was called
   bool again = false;    // not the first try: use a new connection

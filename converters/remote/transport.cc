@@ -73,24 +73,6 @@ std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* to) {
   return bytes == 0 ? 1 : 0;
 }
 
-std::size_t OnSend(char* out, std::size_t size, std::size_t count, void* from) {
-  auto* const exchange = static_cast<Exchange*>(from);
-  const auto rest = exchange->request.body.subspan(exchange->sent);
-  const std::size_t take = std::min(rest.size(), size * count);
-  std::memcpy(out, rest.data(), take);
-  exchange->sent += take;
-  return take;
-}
-
-int OnSeek(void* from, curl_off_t offset, int origin) {
-  auto* const exchange = static_cast<Exchange*>(from);
-  if (origin != SEEK_SET || offset < 0 ||
-      static_cast<std::size_t>(offset) > exchange->request.body.size())
-    return CURL_SEEKFUNC_FAIL;
-  exchange->sent = static_cast<std::size_t>(offset);
-  return CURL_SEEKFUNC_OK;
-}
-
 // Opens the socket for a redirect from elsewhere, but not to this machine or its link: a name may
 // lead anywhere.
 curl_socket_t OnSocket(void* from, curlsocktype, curl_sockaddr* to) {
@@ -119,28 +101,18 @@ bool IsBeforeSending(CURLcode code) {
          code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR || IsHopeless(code);
 }
 
-void SetMethod(const Curl& curl, CURL* easy, Exchange& exchange) {
-  const HttpRequest& request = exchange.request;
+void SetMethod(const Curl& curl, CURL* easy, const HttpRequest& request) {
+  const auto set = [&](CURLoption option, auto value) { curl.easy_setopt(easy, option, value); };
   if (request.method == "HEAD") {
-    curl.easy_setopt(easy, CURLOPT_NOBODY, 1L);
-  } else if (request.method == "PUT") {
-    curl.easy_setopt(easy, CURLOPT_UPLOAD, 1L);
-    curl.easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-    curl.easy_setopt(easy, CURLOPT_READFUNCTION, OnSend);
-    curl.easy_setopt(easy, CURLOPT_READDATA, &exchange);
-    curl.easy_setopt(easy, CURLOPT_SEEKFUNCTION, OnSeek);
-    curl.easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
-    curl.easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
-  } else if (request.method == "POST") {
-    curl.easy_setopt(easy, CURLOPT_POST, 1L);
-    curl.easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
-                     static_cast<curl_off_t>(request.body.size()));
-    curl.easy_setopt(
-        easy, CURLOPT_POSTFIELDS,
-        request.body.empty() ? "" : reinterpret_cast<const char*>(request.body.data()));
+    set(CURLOPT_NOBODY, 1L);
   } else if (request.method != "GET") {
-    curl.easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
   }
+  if (request.method != "PUT" && request.method != "POST") return;
+  set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+  set(CURLOPT_POSTFIELDS,
+      request.body.empty() ? "" : reinterpret_cast<const char*>(request.body.data()));
+  set(CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
 }
 
 Status SetFields(const Curl& curl, Try& attempt) {
@@ -152,7 +124,8 @@ Status SetFields(const Curl& curl, Try& attempt) {
                              " has a line break or another control character; look at the "
                              "variable or the file that it comes from");
   }
-  fields.emplace_back("Expect:");  // does not wait for "100 Continue"
+  fields.emplace_back("Expect:");        // does not wait for "100 Continue"
+  fields.emplace_back("Content-Type:");  // none but those among the others
   for (const std::string& field : fields) {
     if (curl_slist* const longer = curl.slist_append(attempt.fields, field.c_str()))
       attempt.fields = longer;
@@ -169,11 +142,9 @@ void SetProxy(const Curl& curl, Try& attempt) {
     curl.easy_setopt(attempt.easy, CURLOPT_NOPROXY, "*");
     return;
   }
-  std::string proxy = Environment(url->scheme == "https" ? "https_proxy" : "http_proxy");
-  if (proxy.empty() && url->scheme == "https") proxy = Environment("HTTPS_PROXY");
-  for (const char* name : {"all_proxy", "ALL_PROXY"}) {
-    if (proxy.empty()) proxy = Environment(name);
-  }
+  std::string proxy = url->scheme == "https"
+                          ? FirstSet({"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"})
+                          : FirstSet({"http_proxy", "all_proxy", "ALL_PROXY"});
   attempt.proxied = !proxy.empty();
   if (const std::size_t at = proxy.rfind('@'); at != proxy.npos) {
     const std::size_t scheme = proxy.find("://"), begin = scheme == proxy.npos ? 0 : scheme + 3;
@@ -185,54 +156,41 @@ void SetProxy(const Curl& curl, Try& attempt) {
 }
 
 Status SetUp(const Curl& curl, Try& attempt) {
-  CURL* const easy = attempt.easy;
   Exchange& exchange = *attempt.exchange;
+  const auto set = [&](CURLoption option, auto value) {
+    curl.easy_setopt(attempt.easy, option, value);
+  };
   exchange.BeginTry();
-  curl.easy_setopt(easy, CURLOPT_URL, exchange.url().c_str());
-  curl.easy_setopt(easy, CURLOPT_PRIVATE, &attempt);
-  curl.easy_setopt(easy, CURLOPT_ERRORBUFFER, attempt.error);
-  curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl.easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  set(CURLOPT_URL, exchange.url().c_str());
+  set(CURLOPT_PRIVATE, &attempt);
+  set(CURLOPT_ERRORBUFFER, attempt.error);
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_PROTOCOLS_STR, "http,https");
   // HTTP/1.1, for a connection of its own for each range: their rates add up.
-  curl.easy_setopt(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-  curl.easy_setopt(easy, CURLOPT_CONNECTTIMEOUT,
-                   std::min(kConnectSeconds, exchange.request.patience));
-  curl.easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(kSlow));
-  curl.easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, exchange.request.patience);
-  curl.easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBuffer);
-  curl.easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
-  curl.easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-  curl.easy_setopt(easy, CURLOPT_USERAGENT, "ztstream");
-  curl.easy_setopt(easy, CURLOPT_FRESH_CONNECT, exchange.again || exchange.request.fresh ? 1L : 0L);
-  curl.easy_setopt(easy, CURLOPT_HEADERFUNCTION, OnHead);
-  curl.easy_setopt(easy, CURLOPT_HEADERDATA, &exchange);
-  curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, OnBody);
-  curl.easy_setopt(easy, CURLOPT_WRITEDATA, &exchange);
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  set(CURLOPT_CONNECTTIMEOUT, std::min(kConnectSeconds, exchange.request.patience));
+  set(CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(kSlow));
+  set(CURLOPT_LOW_SPEED_TIME, exchange.request.patience);
+  set(CURLOPT_BUFFERSIZE, kReceiveBuffer);
+  set(CURLOPT_PATH_AS_IS, 1L);
+  set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  set(CURLOPT_USERAGENT, "ztstream");
+  set(CURLOPT_FRESH_CONNECT, exchange.again || exchange.request.fresh ? 1L : 0L);
+  set(CURLOPT_HEADERFUNCTION, OnHead);
+  set(CURLOPT_HEADERDATA, &exchange);
+  set(CURLOPT_WRITEFUNCTION, OnBody);
+  set(CURLOPT_WRITEDATA, &exchange);
   std::string authorities = exchange.request.ca_file;
   if (authorities.empty()) authorities = Environment("SSL_CERT_FILE");
-  if (!authorities.empty()) curl.easy_setopt(easy, CURLOPT_CAINFO, authorities.c_str());
+  if (!authorities.empty()) set(CURLOPT_CAINFO, authorities.c_str());
   SetProxy(curl, attempt);
   if (exchange.shuns_local() && !attempt.proxied) {
-    curl.easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, OnSocket);
-    curl.easy_setopt(easy, CURLOPT_OPENSOCKETDATA, &exchange);
+    set(CURLOPT_OPENSOCKETFUNCTION, OnSocket);
+    set(CURLOPT_OPENSOCKETDATA, &exchange);
   }
-  SetMethod(curl, easy, exchange);
+  SetMethod(curl, attempt.easy, exchange.request);
   return SetFields(curl, attempt);
 }
-
-// Blocks signals for threads that are started while it lives: signals belong to the program, and
-// SIGPIPE of a connection must not end it.
-struct NoSignals {
-  sigset_t before;
-  NoSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  }
-  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-};
 
 // The most lanes. One receives about 1.3 GB/s, with TLS less.
 std::size_t MostLanes() {
@@ -257,8 +215,7 @@ class Lane {
   std::atomic<std::size_t> load = 0;  // exchanges without a final answer
 
   Mutex mutex;
-  std::vector<Running> fresh ZT_GUARDED_BY(mutex), resumed ZT_GUARDED_BY(mutex),
-      given_up ZT_GUARDED_BY(mutex);
+  std::vector<std::function<void()>> tasks ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
 
   // Used only by the thread.
@@ -268,23 +225,32 @@ class Lane {
   void Start(const Running& exchange) {
     exchange->lane = this;
     ++load;
-    Add(&Lane::fresh, exchange);
+    if (Post([this, exchange] { waiting.emplace(exchange->next_try(), exchange); })) return;
+    // The process is ending, and the thread has already cancelled all other exchanges.
+    exchange->cancelled = true;
+    Tell(*exchange);
   }
 
-  void Add(std::vector<Running> Lane::* list, const Running& exchange) {
-    bool over = false;
+  void Resume(const Running& exchange) {
+    Post([this, exchange] {
+      const auto at = active.find(exchange.get());
+      if (at != active.end()) curl.easy_pause(at->second->easy, CURLPAUSE_CONT);
+    });
+  }
+
+  void Cancel(const Running& exchange) {
+    Post([this, exchange] { Drop(exchange); });
+  }
+
+  // Runs a task in the thread. Returns false if that has ended.
+  bool Post(std::function<void()> task) {
     {
       const MutexLock lock(mutex);
-      over = stopping;
-      if (!over) (this->*list).push_back(exchange);
+      if (stopping) return false;
+      tasks.push_back(std::move(task));
     }
-    if (!over) {
-      curl.multi_wakeup(multi);
-    } else if (list == &Lane::fresh) {
-      // The process is ending, and the thread has already cancelled all other exchanges.
-      exchange->cancelled = true;
-      Tell(*exchange);
-    }
+    curl.multi_wakeup(multi);
+    return true;
   }
 
   void Tell(Exchange& exchange) {
@@ -303,7 +269,11 @@ class Lane {
   }
 
   void Run() {
-    while (TakeNew()) {
+    // Signals belong to the program, and SIGPIPE of a connection must not end it.
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    while (RunTasks()) {
       BeginDue();
       int running = 0;
       curl.multi_perform(multi, &running);
@@ -312,30 +282,19 @@ class Lane {
     }
     while (!active.empty()) Drop(active.begin()->second->exchange);
     while (!waiting.empty()) Drop(waiting.begin()->second);
-    std::vector<Running> never_begun;
-    {
-      const MutexLock lock(mutex);
-      never_begun.swap(fresh);
-    }
-    for (const Running& exchange : never_begun) Drop(exchange);
   }
 
-  bool TakeNew() {
-    std::vector<Running> begun, again, dropped;
+  // Returns false if no more are to come.
+  bool RunTasks() {
+    std::vector<std::function<void()>> now;
+    bool more = false;
     {
       const MutexLock lock(mutex);
-      if (stopping) return false;
-      begun.swap(fresh);
-      again.swap(resumed);
-      dropped.swap(given_up);
+      now.swap(tasks);
+      more = !stopping;
     }
-    for (Running& exchange : begun) waiting.emplace(exchange->next_try(), std::move(exchange));
-    for (const Running& exchange : again) {
-      const auto at = active.find(exchange.get());
-      if (at != active.end()) curl.easy_pause(at->second->easy, CURLPAUSE_CONT);
-    }
-    for (const Running& exchange : dropped) Drop(exchange);
-    return true;
+    for (const auto& task : now) task();
+    return more;
   }
 
   // By value, because it erases the pointers to which a reference may refer.
@@ -392,12 +351,14 @@ class Lane {
     if (code != CURLE_OK)
       end.problem = attempt.error[0] != '\0' ? attempt.error : curl.easy_strerror(code);
     end.hopeless = end.hopeless || end.problem.starts_with("Unsupported proxy");
-    char* redirect = nullptr;
+    char *redirect = nullptr, *address = nullptr;
+    curl_off_t sent = 0;
     curl.easy_getinfo(attempt.easy, CURLINFO_REDIRECT_URL, &redirect);
-    if (redirect != nullptr) end.redirect = redirect;
-    char* address = nullptr;
     curl.easy_getinfo(attempt.easy, CURLINFO_PRIMARY_IP, &address);
+    curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+    if (redirect != nullptr) end.redirect = redirect;
     if (address != nullptr && !attempt.proxied) end.address = address;
+    end.sent = static_cast<std::uint64_t>(sent);
     curl.multi_remove_handle(multi, attempt.easy);
     active.erase(exchange.get());
     if (exchange->EndTry(end)) {
@@ -412,6 +373,7 @@ struct Transport::State {
   explicit State(const Curl& library) : curl(library) {}
 
   const Curl& curl;
+  Transport transport{this};
   const ::pid_t process = ::getpid();
   Mutex mutex;
   std::vector<std::unique_ptr<Lane>> lanes ZT_GUARDED_BY(mutex);
@@ -420,7 +382,6 @@ struct Transport::State {
   Status AddLane() ZT_REQUIRES(mutex) try {
     auto lane = std::make_unique<Lane>(curl);
     lanes.reserve(lanes.size() + 1);
-    const NoSignals none;
     lane->thread = std::thread([lane = lane.get()] { lane->Run(); });
     lanes.push_back(std::move(lane));
     return OkStatus();
@@ -443,7 +404,6 @@ struct Transport::State {
 namespace {
 
 Mutex g_mutex;
-Transport* g_transport ZT_GUARDED_BY(g_mutex) = nullptr;
 Transport::State* g_state ZT_GUARDED_BY(g_mutex) = nullptr;
 
 // Called before the exit handlers of libcurl and libcrypto.
@@ -453,7 +413,7 @@ void Stop() {
     const MutexLock lock(g_mutex);
     state = g_state;
   }
-  if (state == nullptr || state->process != ::getpid()) return;
+  if (state->process != ::getpid()) return;
   std::vector<Lane*> lanes;
   {
     const MutexLock lock(state->mutex);
@@ -468,24 +428,19 @@ void Stop() {
 StatusOr<Transport*> Transport::Get() {
   const MutexLock lock(g_mutex);
   // A forked process has a copy of the memory, but not the thread.
-  if (g_transport != nullptr && g_state->process == ::getpid()) return g_transport;
+  if (g_state != nullptr && g_state->process == ::getpid()) return &g_state->transport;
   const char* problem = nullptr;
   const Curl* const curl = LoadCurl(problem);
   if (curl == nullptr) return IoError(problem);
-  auto* const state = new State(*curl);  // outlives every request
-  Status status;
+  auto state = std::make_unique<State>(*curl);
   {
     const MutexLock first(state->mutex);
-    status = state->AddLane();
+    ZT_RETURN_IF_ERROR(state->AddLane());
   }
-  if (!status.ok()) {
-    delete state;
-    return status;
-  }
-  if (g_state == nullptr) std::atexit(Stop);
-  g_state = state;
-  g_transport = new Transport(state);
-  return g_transport;
+  const bool again = g_state != nullptr;
+  g_state = state.release();  // outlives every request
+  if (!again) std::atexit(Stop);
+  return &g_state->transport;
 }
 
 std::shared_ptr<Exchange> Transport::Start(HttpRequest request) {
@@ -495,11 +450,11 @@ std::shared_ptr<Exchange> Transport::Start(HttpRequest request) {
 }
 
 void Transport::Cancel(const std::shared_ptr<Exchange>& exchange) {
-  exchange->lane->Add(&Lane::given_up, exchange);
+  exchange->lane->Cancel(exchange);
 }
 
 void Transport::Resume(const std::shared_ptr<Exchange>& exchange) {
-  exchange->lane->Add(&Lane::resumed, exchange);
+  exchange->lane->Resume(exchange);
 }
 
 HttpAnswer Transport::Perform(HttpRequest request) {
