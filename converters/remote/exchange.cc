@@ -1,4 +1,4 @@
-// zt.remote:exchange — tries, redirects, and when to give up.
+// zt.remote:http — tries, redirects, and when to give up.
 module;
 
 #include <time.h>
@@ -8,7 +8,6 @@ module;
 module zt.remote;
 
 import zt.std;
-import :exchange;
 import :http;
 import :url;
 import zt.core;
@@ -104,9 +103,7 @@ void TakeHeadLine(std::string_view line, HttpHead& head) {
 }
 
 Exchange::Exchange(HttpRequest given)
-    : request(std::move(given)), last_progress_(Clock::now()), next_try_(last_progress_) {
-  https_ = request.url.starts_with("https://");
-}
+    : request(std::move(given)), last_progress_(Clock::now()), next_try_(last_progress_) {}
 
 // Every try begins at the first URL, because the server may sign a redirect for a single request.
 void Exchange::BeginTry() {
@@ -179,21 +176,18 @@ Exchange::Taken Exchange::TakeBody(std::span<const std::byte> piece) {
   return Taken::kAll;
 }
 
-void Exchange::KeepAnswer() {
-  answer_.status = OkStatus();
+bool Exchange::Give(Status status, bool lost) {
+  answer_.status = std::move(status);
+  answer_.lost = lost;
   answer_.head = head_;
   answer_.text = std::move(text_);
   answer_.tag = request.tag;
-}
-
-void Exchange::Fail(Status status) {
-  answer_.status = std::move(status);
-  answer_.head = head_;
+  return false;
 }
 
 void Exchange::Tell() {
   if (std::exchange(told, true)) return;
-  if (cancelled) Fail(Cancelled("the request was given up"));
+  if (cancelled) Give(Cancelled("the request was given up"));
   if (request.done) request.done(std::move(answer_));
 }
 
@@ -205,52 +199,44 @@ bool Exchange::EndTry(const TryEnd& end) {
   // Sending a part slowly may take longer than the longest wait, and does not count.
   if (end.sent >= kProgress) last_progress_ += Clock::now() - begun_;
   if (answered && head_.status >= 200 && head_.status < 300) (void)Accept();
-  if (!refused_.ok()) {
-    Fail(refused_);
-    return false;
-  }
+  if (!refused_.ok()) return Give(refused_);
   if (!answered && shunned) {
-    Fail(IoError("the server redirects to " + ParseUrl(url_)->origin() +
-                 ", which is this machine or on its link, and is not followed"));
-    return false;
+    return Give(IoError("the server redirects to " + ParseUrl(url_)->origin() +
+                        ", which is this machine or on its link, and is not followed"));
   }
   if (!answered) {
     // Bytes that `consume` has taken cannot be taken back.
-    const bool begun = request.consume && have_ > 0;
-    if (end.hopeless || begun || (end.may_be_done && !request.repeatable)) {
-      Fail(IoError(begun ? "the connection was lost at byte " + std::to_string(have_) + " (" +
-                               end.problem + "), and the server cannot continue there"
-                         : end.problem));
-      answer_.lost = end.may_be_done;
-      return false;
+    if (request.consume && have_ > 0) {
+      return Give(IoError("the connection was lost at byte " + std::to_string(have_) + " (" +
+                          end.problem + "), and the server cannot continue there"),
+                  end.may_be_done);
     }
+    if (end.hopeless || (end.may_be_done && !request.repeatable))
+      return Give(IoError(end.problem), end.may_be_done);
     answer_.resent = answer_.resent || end.may_be_done;
     return TryLater(end.problem, false);
   }
   if (!end.redirect.empty() && request.redirects > 0) return FollowRedirect(end);
   answer_.resent = answer_.resent || head_.status >= 500;
-  if (IsWorthAnother(head_.status)) return TryLater("", true);
-  if (head_.status >= 400 && passing_ < kMostPassing && IsPassing(XmlText(text_, "Code"))) {
-    ++passing_;
-    return TryLater("", true);
-  }
+  const bool passes = head_.status >= 400 && passing_ < kMostPassing &&
+                      !IsWorthAnother(head_.status) && IsPassing(XmlText(text_, "Code"));
+  passing_ += passes;
+  if (passes || IsWorthAnother(head_.status)) return TryLater("", true);
   if (const auto url = ParseUrl(request.url); url.ok()) (void)HasAnswered(*url, true);
   // A signature may have expired between two requests: the first server makes a new one.
   if (head_.status == 403 && !at_first_origin_ && tries_ < 2) return TryLater("", true);
-  KeepAnswer();
-  if (answer_.ok() && have_ < request.into.size())
+  if (head_.status >= 200 && head_.status < 300 && have_ < request.into.size())
     return TryLater("the body ended at byte " + std::to_string(have_) + " of " +
                         std::to_string(request.into.size()),
                     false);
-  return false;
+  return Give();
 }
 
 // Follows a redirect. It refuses a redirect from https to http, from a name to an address, and from
 // elsewhere to this machine. Secrets are not sent to another server.
 bool Exchange::FollowRedirect(const TryEnd& end) {
   const auto refuse = [&](std::string_view why) {
-    Fail(IoError("the server redirects to " + std::string(why)));
-    return false;
+    return Give(IoError("the server redirects to " + std::string(why)));
   };
   const auto first = ParseUrl(request.url), to = ParseUrl(end.redirect);
   if (!to.ok() || !first.ok() || (to->scheme != "https" && to->scheme != "http"))
@@ -271,17 +257,11 @@ bool Exchange::FollowRedirect(const TryEnd& end) {
   return true;
 }
 
-std::optional<milliseconds> Exchange::AskedDelay() const {
-  const auto seconds = RetrySeconds(head_);
-  if (!seconds) return std::nullopt;
-  return milliseconds(1000 * *seconds);
-}
-
 bool Exchange::TryLater(const std::string& problem, bool answered) {
   redirects_ = 0;
   const auto now = Clock::now();
-  const auto asked = answered ? AskedDelay() : std::nullopt;
-  const milliseconds delay = std::max(RandomDelay(fruitless_), asked.value_or(milliseconds(0)));
+  const milliseconds asked(1000 * (answered ? RetrySeconds(head_).value_or(0) : 0)),
+      delay = std::max(RandomDelay(fruitless_), asked);
   ++fruitless_;
   const Url url = ParseUrl(request.url).value_or(Url());
   const int most_tries = request.tries > 0         ? request.tries
@@ -294,13 +274,9 @@ bool Exchange::TryLater(const std::string& problem, bool answered) {
     const std::string tried = tries_ < 2 ? ""
                                          : ", in " + std::to_string(tries_) + " tries over " +
                                                seconds(now - last_progress_);
-    if (answered) {
-      KeepAnswer();
-      answer_.tried = tried;
-    } else {
-      Fail(IoError(problem + tried));
-    }
-    return false;
+    if (!answered) return Give(IoError(problem + tried));
+    answer_.tried = tried;
+    return Give();
   }
   if (now - last_progress_ > kSaidAfter) {
     request.settings->Warn(

@@ -14,7 +14,6 @@ module;
 module zt.remote;
 
 import zt.std;
-import :exchange;
 import :http;
 import :url;
 import zt.core;
@@ -62,15 +61,10 @@ std::size_t OnHead(char* data, std::size_t size, std::size_t count, void* to) {
 std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* to) {
   auto* const exchange = static_cast<Exchange*>(to);
   const std::size_t bytes = size * count;
-  switch (exchange->TakeBody(std::as_bytes(std::span(data, bytes)))) {
-    case Exchange::Taken::kAll:
-      return bytes;
-    case Exchange::Taken::kPause:
-      return CURL_WRITEFUNC_PAUSE;
-    case Exchange::Taken::kNo:
-      break;
-  }
-  return bytes == 0 ? 1 : 0;
+  const Exchange::Taken taken = exchange->TakeBody(std::as_bytes(std::span(data, bytes)));
+  return taken == Exchange::Taken::kAll     ? bytes
+         : taken == Exchange::Taken::kPause ? CURL_WRITEFUNC_PAUSE
+                                            : bytes + 1;  // ends the try
 }
 
 // Opens the socket for a redirect from elsewhere, but not to this machine or its link: a name may
@@ -323,7 +317,7 @@ class Lane {
       auto attempt = std::make_unique<Try>(curl, exchange);
       const Status ready = attempt->easy == nullptr ? OutOfMemory() : SetUp(curl, *attempt);
       if (!ready.ok()) {
-        exchange->Fail(ready);
+        exchange->Give(ready);
         Tell(*exchange);
         continue;
       }
