@@ -212,8 +212,7 @@ class HubFiles final : public Scheme {
     const auto get = [settings = settings_,
                       at = Endpoint() + "/" + kind + name.id + "/resolve/" + snapshot.commit + "/" +
                            PercentEncoded(name.path, "/")]() -> StatusOr<HttpRequest> {
-      HttpRequest request{
-          .settings = settings, .url = at, .fields = {"Accept-Encoding: identity"}};
+      HttpRequest request{.settings = settings, .url = at, .fields = {"Accept-Encoding: identity"}};
       ZT_RETURN_IF_ERROR(AddToken(request));
       return request;
     };

@@ -563,8 +563,7 @@ class RangedBytes final : public ByteSource {
 
 bool HasRoomForHead(std::uint64_t bytes) { return g_heads + bytes <= kMostHeads; }
 
-std::shared_ptr<ByteSource> RangedObject(SharedObject object, SharedPin pin,
-                                         std::string head) {
+std::shared_ptr<ByteSource> RangedObject(SharedObject object, SharedPin pin, std::string head) {
   return std::make_shared<RangedBytes>(std::move(object), std::move(pin), std::move(head));
 }
 

@@ -118,9 +118,7 @@ class Scheme {
     return Unsupported("a web server's folders are not listed");
   }
   // nullopt: what can be opened does.
-  virtual StatusOr<std::optional<bool>> Exists(const std::string&) {
-    return std::optional<bool>();
-  }
+  virtual StatusOr<std::optional<bool>> Exists(const std::string&) { return std::optional<bool>(); }
   // `forget` is called when a new file was written.
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
                                                  const FileSinkOptions& options,

@@ -59,13 +59,14 @@ class S3Files final : public Scheme {
     ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
     if (name.key.empty() || name.key.ends_with('/'))
       return InvalidArgument("it is a folder, a file is needed");
-    return OpenObject(
-        {.settings = client_->settings(),
-         .name = url,
-         .get = [client = client_, name] { return client->Make({.name = name}); },
-         .explain = [client = client_, name](auto& answer) { return client->Explain(name, answer); },
-         .refresh = [client = client_, name](auto& answer) { return client->Refresh(name, answer); }},
-        pins);
+    return OpenObject({.settings = client_->settings(),
+                       .name = url,
+                       .get = [client = client_, name] { return client->Make({.name = name}); },
+                       .explain = [client = client_,
+                                   name](auto& answer) { return client->Explain(name, answer); },
+                       .refresh = [client = client_,
+                                   name](auto& answer) { return client->Refresh(name, answer); }},
+                      pins);
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));

@@ -212,7 +212,8 @@ Settings::Settings(RemoteOptions options) : RemoteOptions(std::move(options)) {
 std::chrono::milliseconds Settings::most_wait() const {
   constexpr std::uint64_t kMost = 86'400;
   const std::uint64_t seconds = NumberOf(Environment("ZTSTREAM_RETRY_SECONDS")).value_or(300);
-  return std::chrono::milliseconds(1000 * std::min(retry_seconds ? *retry_seconds : seconds, kMost));
+  return std::chrono::milliseconds(1000 *
+                                   std::min(retry_seconds ? *retry_seconds : seconds, kMost));
 }
 
 void Settings::Warn(const std::string& line, const std::string& about) const {
