@@ -531,21 +531,6 @@ Status Parse(std::vector<std::string> words, Args& args) {
   return OkStatus();
 }
 
-SourceOptions Args::source_options() const {
-  SourceOptions options;
-  options.store = store;
-  options.follow_links = follow_links;
-  if (memory != 0) options.memory_limit = memory;
-  options.void_type = void_type;
-  options.format = from;
-  options.variant = variant;
-  options.files = files;
-  options.base = base;
-  options.used_bases = used_bases;
-  options.left_out = left_out;
-  return options;
-}
-
 }  // namespace internal
 
 using namespace internal;

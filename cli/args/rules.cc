@@ -318,6 +318,21 @@ Status Rules::Resolve(std::span<const std::string_view> names) const {
   return OkStatus();
 }
 
+SourceOptions Args::source_options() const {
+  SourceOptions options;
+  options.store = store;
+  options.follow_links = follow_links;
+  if (memory != 0) options.memory_limit = memory;
+  options.void_type = void_type;
+  options.format = from;
+  options.variant = variant;
+  options.files = files;
+  options.base = base;
+  options.used_bases = used_bases;
+  options.left_out = left_out;
+  return options;
+}
+
 StatusOr<std::unique_ptr<TensorSource>> Rules::Open(const Args& args,
                                                     const std::vector<std::string>& inputs,
                                                     const SourceOptions& options, bool split,

@@ -105,8 +105,7 @@ class DequantizedSource final : public RegroupedSource {
       const std::uint64_t first = offset / width, skip = offset % width;
       const auto count = std::min<std::uint64_t>((skip + out.size() + width - 1) / width, kPiece);
       const std::span<std::byte> words = floats.bytes().first(count * kWord);
-      ZT_RETURN_IF_ERROR(
-          Compute(made, first, {reinterpret_cast<float*>(words.data()), count}));
+      ZT_RETURN_IF_ERROR(Compute(made, first, {reinterpret_cast<float*>(words.data()), count}));
       LittleEndian(words, kWord);
       std::span<const std::byte> whole = words;
       if (rounded_ != nullptr) {

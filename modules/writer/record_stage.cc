@@ -167,7 +167,8 @@ class RecordStage {
   Status CheckNumbers(const ComponentState& state, const ElementType& element) {
     NumericCounts& counts = sums_.counts;
     if (state.source != nullptr)
-      AddOverflow(state.source->TakeOverflow(state.id), element, state.plan->plan.on_overflow, counts);
+      AddOverflow(state.source->TakeOverflow(state.id), element, state.plan->plan.on_overflow,
+                  counts);
     if (!counts.any()) return OkStatus();
     const std::uint64_t values = sums_.content / ByteWidth(element.dtype);
     record_.findings.push_back({state.object->name, counts, values});
