@@ -223,12 +223,12 @@ def speed(options):
     home, config = options.folder, {}
     gptq = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "checkpoint_format": "gptq"}
     models = {"bf16": {}, "fp8": {}, "gptq": {}, "awq": {}, "gpt_oss": {}}
-    for i in range(8):
+    for i in range(32):
         models["bf16"][f"m{i}"] = "BF16", [4096, 4096]
         linear(models["fp8"], f"l.{i}.weight", 4096, 4096)
         for name, words in (("gptq", [512, 4096]), ("awq", [4096, 512])):
             models[name] |= {f"l.{i}.qweight": ("I32", words), f"l.{i}.qzeros": ("I32", [32, 512]), f"l.{i}.scales": ("F16", [32, 4096])}
-    for i in range(2):
+    for i in range(8):
         models["gpt_oss"] |= {f"l.{i}.w_blocks": ("U8", [8, 2880, 90, 16]), f"l.{i}.w_scales": ("U8", [8, 2880, 90])}
     config = {"fp8": FP8, "gptq": gptq, "awq": {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"},
               "gpt_oss": {"quant_method": "mxfp4"}}

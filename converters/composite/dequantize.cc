@@ -36,8 +36,8 @@ using composite::internal::Unquantized;
 using composite::internal::Weight;
 
 constexpr std::uint64_t kWord = sizeof(float);
-constexpr std::uint64_t kPiece = std::uint64_t{256} << 10;     // numbers that are rounded at once
-constexpr std::uint64_t kMostRows = std::uint64_t{512} << 10;  // bytes of numbers
+constexpr std::uint64_t kPiece = std::uint64_t{256} << 10;   // numbers that are rounded at once
+constexpr std::uint64_t kMostRows = std::uint64_t{1} << 20;  // bytes of numbers
 // The largest read that a compressed input may ask for.
 constexpr std::uint64_t kMostPreferred = std::uint64_t{16} << 20;
 
@@ -125,8 +125,11 @@ class DequantizedSource final : public RegroupedSource {
     const Weight* const weight = made_[id.object].weight.get();
     if (weight == nullptr) return WrappedSource::preferred_read(id);
     if (!weight->codes.axes.empty()) {  // transposed by bands: rows that are read once
-      const std::uint64_t rows = weight->columns * weight->rows_per_codes * ByteWidth(type_);
-      return rows > kMostRows ? 0 : std::max<std::uint64_t>(kMostRows / rows, 1) * rows;
+      // Whole blocks where some fit, whose scales are then read once.
+      const std::uint64_t row = weight->columns * ByteWidth(type_);
+      const std::uint64_t block = weight->blocks.block_rows * row;
+      const std::uint64_t rows = block <= kMostRows ? block : weight->rows_per_codes * row;
+      return rows > kMostRows ? 0 : kMostRows / rows * rows;
     }
     const std::uint64_t preferred = inner().preferred_read(Origin(id).second);
     return std::min(preferred / weight->bits * 8, kMostPreferred / kWord) * ByteWidth(type_);

@@ -241,10 +241,7 @@ class WeightNumbers final : public Numbers {
       for (float& scale : needs.scales) scale = weight_.divides ? scale / global : scale * global;
       if (global == 0 && weight_.divides) needs.unbounded.assign(count, true);
     }
-    std::uint32_t most = 0;  // of their magnitudes, as bits: of infinity and NaN, too
-    for (const float scale : needs.scales)
-      most = std::max(most, std::bit_cast<std::uint32_t>(scale) & 0x7fffffffu);
-    needs.may_overflow = most > std::bit_cast<std::uint32_t>(kLargest / kMostCode);
+    needs.may_overflow = Largest(needs.scales) > std::bit_cast<std::uint32_t>(kLargest / kMostCode);
     if (weight_.zeros_kind == Weight::Zeros::kI8) {
       ZT_RETURN_IF_ERROR(zeros_.Read(needs.scales_at, std::span(raw).first(count)));
       needs.zeros.resize(count);
@@ -256,12 +253,19 @@ class WeightNumbers final : public Numbers {
     return OkStatus();
   }
 
+  // Of their magnitudes, as bits: of infinity and NaN, too.
+  static std::uint32_t Largest(std::span<const float> scales) {
+    std::uint32_t most = 0;
+    for (const float scale : scales)
+      most = std::max(most, std::bit_cast<std::uint32_t>(scale) & 0x7fffffffu);
+    return most;
+  }
+
   static void MarkUnbounded(Needs& needs) {
-    const auto unbounded = [](float scale) { return !std::isfinite(scale); };
-    if (std::ranges::none_of(needs.scales, unbounded)) return;
+    if (Largest(needs.scales) <= std::bit_cast<std::uint32_t>(kLargest)) return;
     needs.unbounded.resize(needs.scales.size());
     for (std::size_t i = 0; i < needs.scales.size(); ++i)
-      needs.unbounded[i] = unbounded(needs.scales[i]);
+      needs.unbounded[i] = !std::isfinite(needs.scales[i]);
   }
 
   // The infinite numbers whose scale is finite.

@@ -31,9 +31,12 @@ void UnpackNibbles(const std::uint8_t* HWY_RESTRICT in, std::size_t bytes, bool 
 
 void PickNibbles(const std::uint8_t* HWY_RESTRICT in, std::size_t unit, unsigned shift,
                  std::uint8_t* HWY_RESTRICT out, std::size_t count) {
+  if (unit == 1 && shift == 0) {  // a shift that the compiler knows is not done in 32 bits
+    for (std::size_t i = 0; i < count; ++i) out[i] = in[i] & 15;
+    return;
+  }
   if (unit == 1) {
-    for (std::size_t i = 0; i < count; ++i)
-      out[i] = static_cast<std::uint8_t>((in[i] >> shift) & 15);
+    for (std::size_t i = 0; i < count; ++i) out[i] = in[i] >> 4;
     return;
   }
   std::size_t i = 0;
@@ -53,11 +56,21 @@ void PickNibbles(const std::uint8_t* HWY_RESTRICT in, std::size_t unit, unsigned
     out[i] = static_cast<std::uint8_t>((in[4 * i + shift / 8] >> shift % 8) & 15);
 }
 
-// Each byte of the entries is looked up by itself, 16 codes at once; then they are interleaved.
+// Where 16 floats are a vector, the entries are one. Elsewhere each of their bytes is looked up by
+// itself, 16 codes at once; then they are interleaved.
 void LookUp16(const std::uint8_t* HWY_RESTRICT codes, const float* HWY_RESTRICT table,
               float* HWY_RESTRICT out, std::size_t count) {
   std::size_t i = 0;
-#if HWY_TARGET != HWY_SCALAR
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  const hn::FixedTag<float, 16> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<std::uint8_t, decltype(d)> d8;
+  const auto entries = hn::LoadU(d, table);
+  for (; i + 16 <= count; i += 16) {
+    const auto c = hn::PromoteTo(di, hn::LoadU(d8, codes + i));
+    hn::StoreU(hn::TableLookupLanes(entries, hn::IndicesFromVec(d, c)), d, out + i);
+  }
+#elif HWY_TARGET != HWY_SCALAR
   const hn::FixedTag<std::uint8_t, 16> d;
   const hn::Repartition<std::uint16_t, decltype(d)> d16;
   const hn::Repartition<float, decltype(d)> df;

@@ -12,7 +12,7 @@ namespace zt::kernel {
 // The nibbles of each byte, the low one first, or the high one: out[2 * bytes].
 void UnpackNibbles(const std::uint8_t* in, std::size_t bytes, bool high_first, std::uint8_t* out);
 
-// out[i] is the nibble at bit `shift` of the i-th unit of `unit` bytes, which is 1 or 4.
+// out[i] is the nibble at bit `shift`, a multiple of 4, of the i-th unit of `unit` bytes, 1 or 4.
 void PickNibbles(const std::uint8_t* in, std::size_t unit, unsigned shift, std::uint8_t* out,
                  std::size_t count);
 
