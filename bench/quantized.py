@@ -169,6 +169,7 @@ def layout(options):
         seconds, _ = run(f"bf16 to f16, as many bytes, -T {threads}", [PROGRAM, "convert", home / "plain.safetensors", "--dtype", "f16", "-o",
                                                                       home / "out.zt", "-q", "-f", "--no-sync", "-T", threads])
         print(f"  {written / 1e9 / seconds:.2f} GB/s")
+        (home / "out.zt").unlink()
 
 
 def filler(seed):
