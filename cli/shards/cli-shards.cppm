@@ -100,8 +100,9 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
 struct JoinResult {
   std::string path;  // the index or root
   std::string plan;
-  std::uint64_t shards = 0, tensors = 0, bytes = 0;  // decoded bytes, shared ones counted once
-  std::vector<std::uint64_t> missing;                // numbers
+  std::uint64_t shards = 0, tensors = 0, files = 0;
+  std::uint64_t bytes = 0;             // decoded bytes, shared ones counted once
+  std::vector<std::uint64_t> missing;  // numbers
 };
 // Reads headers, footers and manifests of the shards and writes the index of `output`. An existing
 // index with the same content is kept. An error if the shards are of different plans.

@@ -10,6 +10,7 @@ import :shards;
 import :options;
 import :inputs;
 import :outputs;
+import :select;
 import :signals;
 import zt.convert.shards;
 
@@ -27,6 +28,7 @@ struct ShardFile {
   std::uint64_t bytes = 0;    // of the file
   std::uint64_t decoded = 0;  // of its tensors, shared ones counted once
   std::string digest;         // of the whole file
+  std::uint64_t files = 0;    // of the model
   Manifest manifest;
 };
 
@@ -43,6 +45,7 @@ StatusOr<ShardFile> ReadShard(const std::string& path) {
   if (!opened.ok()) ZT_RETURN_IF_ERROR(CheckIsZt(path));
   ZT_ASSIGN_OR_RETURN(const auto reader, std::move(opened));
   shard.manifest = reader->manifest();
+  shard.files = ListFiles(shard.manifest).size();
   const auto stamp = FindShardStamp(shard.manifest.attributes);
   if (!stamp)
     return InvalidData(
@@ -103,7 +106,8 @@ JoinResult Summarize(const std::map<std::uint64_t, ShardFile>& shards) {
   joined.plan = stamp.plan;
   joined.shards = stamp.count;
   for (const auto& [number, shard] : shards) {
-    joined.tensors += shard.manifest.objects.size() - ListFiles(shard.manifest).size();
+    joined.tensors += shard.manifest.objects.size() - shard.files;
+    joined.files += shard.files;
     joined.bytes += shard.decoded;
   }
   for (std::uint64_t number = 1; number <= stamp.count; ++number) {
@@ -268,22 +272,53 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
 
 namespace {
 
-// Refuses a pattern that the shell did not expand because no file matches.
-Status CheckPattern(const std::vector<std::string>& shards) {
-  for (const std::string& path : shards) {
-    std::error_code error;
-    if (path.find_first_of("*?[") == path.npos || std::filesystem::exists(path, error)) continue;
-    return WithFile(InvalidArgument("no file matches this pattern; the shards are not written yet, "
-                                    "or are in another folder"),
-                    path);
+// What a pattern selects in a folder of a server, in the order of names.
+StatusOr<std::vector<std::string>> ListMatches(const std::string& pattern) {
+  const std::size_t slash = pattern.rfind('/');
+  const std::string folder = pattern.substr(0, slash + 1);
+  ZT_ASSIGN_OR_RETURN(std::vector<std::string> names, TheStore().List(folder));
+  std::ranges::sort(names);
+  const std::vector<std::string_view> sorted(names.begin(), names.end());
+  Pattern matching("", "glob:" + pattern.substr(slash + 1));
+  std::vector<std::string> found;
+  if (!matching.Resolve(sorted).ok()) return found;
+  for (const std::string& name : names) {
+    if (matching.Matches(name)) found.push_back(folder + name);
   }
-  return OkStatus();
+  return found;
+}
+
+// The shards that words name. A shell leaves a pattern as it is if no file matches, and always that
+// of a URL, whose query may hold '?' and '['.
+StatusOr<std::vector<std::string>> ExpandPatterns(const std::vector<std::string>& words) {
+  std::vector<std::string> shards;
+  for (const std::string& word : words) {
+    const bool url = IsUrl(word);
+    std::error_code error;
+    if (word.find_first_of(url ? "*" : "*?[") == word.npos ||
+        (!url && std::filesystem::exists(word, error))) {
+      shards.push_back(word);
+      continue;
+    }
+    std::vector<std::string> found;
+    if (url) {
+      ZT_ASSIGN_OR_RETURN(found, WithFile(ListMatches(word), word));
+    }
+    if (found.empty()) {
+      return WithFile(
+          InvalidArgument("no file matches this pattern; the shards are not written yet, "
+                          "or are in another folder"),
+          word);
+    }
+    shards.insert(shards.end(), found.begin(), found.end());
+  }
+  return shards;
 }
 
 Status Join(const Args& args) {
-  ZT_RETURN_IF_ERROR(CheckPattern(args.inputs));
+  ZT_ASSIGN_OR_RETURN(const auto inputs, ExpandPatterns(args.inputs));
   if (args.missing) {
-    ZT_ASSIGN_OR_RETURN(const auto shards, ReadShards(args.inputs));
+    ZT_ASSIGN_OR_RETURN(const auto shards, ReadShards(inputs));
     const JoinResult joined = Summarize(shards);
     const std::string array = ArrayText(joined.missing);
     if (!args.json) return Print(array.empty() ? "" : array + "\n");
@@ -300,7 +335,7 @@ Status Join(const Args& args) {
         args.output);
   ZT_ASSIGN_OR_RETURN(
       const JoinResult joined,
-      WriteShardIndex(args.inputs, args.output, {.overwrite = args.force, .sync = !args.no_sync}));
+      WriteShardIndex(inputs, args.output, {.overwrite = args.force, .sync = !args.no_sync}));
   Completed();
   if (args.json) {
     Json json = Envelope(args, true);
@@ -313,7 +348,9 @@ Status Join(const Args& args) {
   }
   if (!args.quiet) {
     Note(joined.path + ": " + Counted(joined.shards, "shard") + ", " +
-         Counted(joined.tensors, "tensor") + ", " + HumanBytes(joined.bytes));
+         Counted(joined.tensors, "tensor") +
+         (joined.files > 0 ? " and " + Counted(joined.files, "file") : "") + ", " +
+         HumanBytes(joined.bytes));
   }
   return OkStatus();
 }

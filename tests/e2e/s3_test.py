@@ -305,6 +305,19 @@ class Sink(S3):
         shards = [f"s3://out/tasks-0000{number}-of-00003.zt" for number in (1, 2, 3)]
         process = self.run_program("join", *shards, "-o", "s3://out/tasks.zt")
         self.assertEqual(process.returncode, support.DONE, process.stderr)
+        # A shell leaves a pattern of a bucket as it is: scripts/slurm/join.sbatch works there, too.
+        of_all = self.content("tasks.zt.index.json")
+        del self.objects["tasks.zt.index.json"], self.objects["tasks-00002-of-00003.zt"]
+        process = self.run_program("join", "--missing", "s3://out/tasks-*-of-*.zt")
+        self.assertEqual((process.returncode, process.stdout), (support.DONE, b"2\n"), process.stderr)
+        self.upload("--shard", "2/3", name="tasks.zt", given=url)
+        process = subprocess.run([support.HERE.parents[1] / "scripts/slurm/join.sbatch", "3", "s3://out/tasks.zt"], capture_output=True,
+                                 check=False, timeout=support.PATIENCE,
+                                 env={**os.environ, **self.environment, "ZTSTREAM": support.PROGRAM})
+        self.assertEqual((process.returncode, self.content("tasks.zt.index.json")), (support.DONE, of_all), process.stderr)
+        process = self.run_program("join", "s3://out/other-*-of-00003.zt", "-o", "s3://out/other.zt")
+        self.assertEqual(process.returncode, support.USAGE)
+        self.assertIn(b"s3://out/other-*-of-00003.zt: no file matches this pattern", process.stderr)
         self.assertEqual(self.run_program("diff", "s3://out/tasks.zt.index.json", self.file).returncode, support.DONE)
 
     def test_an_object_that_exists(self):

@@ -225,7 +225,8 @@ class Together(Shards):
         (model / "config.json").write_text("{}")
         for number in "1/2", "2/2":
             self.succeed("convert", "-q", model, "--shard", number, "-o", model / "model.zt")
-        self.succeed("join", "-q", *sorted(model.glob("model-*.zt")), "-o", model / "model.zt")
+        said = self.expect(0, "join", *sorted(model.glob("model-*.zt")), "-o", model / "model.zt").stderr.decode()
+        self.assertIn(": 2 shards, 2 tensors and 1 file, ", said)
         for more in [], ["-f"]:
             said = self.expect(0, "convert", model, "--shards", "2", "-o", model / "model.zt", *more).stderr.decode()
             self.assertIn(": 0 shards written, 2 kept\n", said)  # and no rate of nothing
