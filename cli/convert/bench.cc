@@ -251,7 +251,11 @@ class Bench {
       const fs::path first = args_.inputs.front();
       folder = fs::is_directory(first) ? first.string() : first.parent_path().string();
     }
-    fs::path unused = fs::path(folder.empty() ? "." : folder) / "ztstream-bench";
+    if (folder.empty()) folder = ".";
+    if (!fs::is_directory(folder)) {
+      return WithFile(IoError("it is no folder of this machine; -o names one to write to"), folder);
+    }
+    fs::path unused = fs::path(folder) / "ztstream-bench";
     for (std::error_code error; fs::exists(fs::symlink_status(unused, error));) unused += "-";
     ZT_ASSIGN_OR_RETURN(const std::unique_ptr<FolderSink> hidden,
                         FolderSink::Create(unused.string(), {}));

@@ -39,6 +39,11 @@ class BenchCommand(support.EndToEnd):
             for name, data in (("a", nibbles), ("b", nibbles), ("c", nibbles[:half]), ("d", nibbles[half:]))}))
         self.total = 3 << 20
 
+    def test_the_folder_to_write_to(self):
+        for folder in self.path("missing"), "s3://bucket/folder", self.source:
+            self.fail_with(IO, "bench", self.source, "-o", folder,
+                           says=f"{folder}: it is no folder of this machine; -o names one to write to")
+
     def test_json(self):
         report = self.json("bench", "--json", "-T", "2", "--runs", "2", self.source)
         self.assertEqual(list(report), ["schema", "cmd", "ok", "inputs", "bytes_in", "bytes_sample", "bytes_estimated", "threads",
