@@ -351,7 +351,8 @@ TEST(Stream, RefusesWhatItsBytesContradict) {
   EXPECT_THAT(status, Fails(StatusCode::kInvalidArgument,
                             "tensor 'r': data has 24 bytes, shape [4, 2] of f32 needs 32"));
   EXPECT_EQ(Why(Refused(rows, three)),
-            "tensor 'r': data has 24 bytes, shape [0, 2] of f32 needs 0");
+            "tensor 'r': 24 bytes were appended, and its first dimension is still 0; set the "
+            "leading dimension before the end");
   status = Refused(rows, [](ObjectWriter& o) { return o.Append(std::array<double, 2>{}); });
   EXPECT_THAT(status,
               Fails(StatusCode::kInvalidArgument,
@@ -537,6 +538,8 @@ TEST(Errors, OptionsOutOfRange) {
     return Why(status);
   };
   EXPECT_EQ(refused({.min_gain = 1.5}), "min_gain is 1.500000, not a number up to 1");
+  EXPECT_EQ(refused({.storage = {.encoding = Encoding::kPlanes}}),
+            "storage has an encoding and no compression, which is kIfGain or kAlways");
   EXPECT_THAT(refused({.min_gain = std::numeric_limits<double>::quiet_NaN()}),
               ::testing::HasSubstr("not a number up to 1"));
   EXPECT_EQ(refused({.threads = 1025}), "threads is 1025, more than 1024");

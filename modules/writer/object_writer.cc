@@ -174,6 +174,12 @@ struct ObjectWriter::State : OpenObject {
                                       " was never begun"));
     }
     ZT_RETURN_IF_ERROR(CheckSize());
+    if (!changed && appended > 0 && object->format == "dense" && !object->shape.empty() &&
+        object->shape[0] == 0) {
+      return Named(InvalidArgument(std::to_string(appended) +
+                                   " bytes were appended, and its first dimension is still 0; set "
+                                   "the leading dimension before the end"));
+    }
     ZT_RETURN_IF_ERROR(engine->CheckDeclared(actual, storage, true));
     return Send(true, changed ? std::make_shared<const Object>(actual) : nullptr);
   }

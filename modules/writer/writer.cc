@@ -75,6 +75,12 @@ Status Validate(const WriterOptions& options) {
   }
   ZT_RETURN_IF_ERROR(Validate(options.zstd));
   ZT_RETURN_IF_ERROR(CheckForVersion(options));
+  if (options.storage.compression == Compression::kNone &&
+      options.storage.encoding != Storage().encoding) {
+    return InvalidArgument(
+        "storage has an encoding and no compression, which is kIfGain or "
+        "kAlways");
+  }
   if (!std::isfinite(options.min_gain) || options.min_gain > 1) {
     return InvalidArgument("min_gain is " + std::to_string(options.min_gain) +
                            ", not a number up to 1");
