@@ -1,4 +1,4 @@
-// Writes weights under two names that share their bytes, and a tensor that comes row by row:
+// Writes weights under two names that share their bytes, rows as they come, and a sparse matrix:
 // C++17, any compiler.
 #include <cstdint>
 #include <iostream>
@@ -18,12 +18,21 @@ void Export(const std::string& path) {
   writer.Add("model.embed_tokens.weight", {4, 3}, embedding);
   writer.Alias("lm_head.weight", "model.embed_tokens.weight");
 
-  writer.Begin("positions", "i64", {5, 2});
-  for (std::int64_t row = 0; row < 5; ++row) {
+  std::int64_t row = 0;
+  writer.Begin("positions", "i64", {0, 2}, R"({"columns": ["row", "square"]})");
+  for (; row < 5; ++row) {
     const std::int64_t values[2] = {row, row * row};
     writer.Append(values, sizeof values);
   }
+  writer.SetLeadingDimension(row);
   writer.End();
+
+  const std::vector<float> values = {1, 2, 3};
+  const std::vector<std::uint64_t> columns = {0, 2, 1}, rows = {0, 2, 3};
+  writer.AddObject("graph", "sparse_csr", {2, 3},
+                   {{"values", "f32", values.data(), values.size() * sizeof(float)},
+                    {"indices", "u64", columns.data(), columns.size() * sizeof(std::uint64_t)},
+                    {"indptr", "u64", rows.data(), rows.size() * sizeof(std::uint64_t)}});
   writer.Finish();
 }
 

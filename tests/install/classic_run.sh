@@ -26,7 +26,8 @@ for folder in . build; do
   [ -x "$folder/exporter" ] || continue
   rm -f a.zt b.zt
   says '' "$folder/exporter" a.zt
-  says 'positions dense i64 5x2
+  says 'graph sparse_csr u64 2x3
+positions dense i64 5x2
 lm_head.weight dense f32 4x3 sum 66
 model.embed_tokens.weight dense f32 4x3 sum 66' "$folder/reader" a.zt
   says '0
