@@ -114,6 +114,9 @@ class S3Client {
   // Sends a request, and again if the answer was one that S3Identity::Refresh mends.
   StatusOr<HttpAnswer> Send(const S3Request& request,
                             const std::function<void(HttpRequest&)>& tune = {});
+  // The same; any answer but a good one is an error.
+  StatusOr<HttpAnswer> Ask(const S3Request& request,
+                           const std::function<void(HttpRequest&)>& tune = {});
   bool Refresh(const S3Name& name, const HttpAnswer& answer) {
     return identity_->Refresh(settings_, name, answer);
   }

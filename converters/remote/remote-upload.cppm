@@ -23,9 +23,6 @@ StatusOr<std::unique_ptr<Sink>> CreateUpload(std::shared_ptr<S3Client> client,
                                              const FileSinkOptions& options,
                                              std::function<void()> forget);
 
-// The size of the parts for an object of at most `bytes`; nullopt if no part size is large enough.
-std::optional<std::uint64_t> PartBytes(std::uint64_t bytes);
-
 // The parts of an upload are numbered from 1 to this.
 inline constexpr std::uint64_t kMostParts = 10'000;
 
@@ -61,39 +58,34 @@ struct UploadPart {
 
 // The state that an upload shares with the threads of the transport and with AbandonUploads.
 struct Progress {
-  zt::internal::Mutex mutex;
-  zt::internal::CondVar changed;
-  std::map<std::uint64_t, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex);
-  std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex);
-  std::string upload ZT_GUARDED_BY(mutex);  // its id, as long as it must be ended
-  // Set while the request that begins or publishes it is in flight.
-  bool asking ZT_GUARDED_BY(mutex) = false;
-  enum class State : std::uint8_t { kWritten, kPublishing, kPublished, kUnknown };
+  const std::shared_ptr<S3Client> client;
+  const S3Name name;
+  zt::internal::Mutex mutex = {};
+  zt::internal::CondVar changed = {};
+  std::map<std::uint64_t, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex) = {};
+  std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex) = {};
+  std::string upload ZT_GUARDED_BY(mutex) = {};  // its id, as long as it must be ended
+  // In kBeginning and kPublishing a request is in flight that begins or publishes it.
+  enum class State : std::uint8_t { kWritten, kBeginning, kPublishing, kPublished, kUnknown };
   State state ZT_GUARDED_BY(mutex) = State::kWritten;
   bool abandoned ZT_GUARDED_BY(mutex) = false;
 };
 
 // All uploads of this process that have not ended.
-struct LiveUpload {
-  std::shared_ptr<S3Client> client;
-  S3Name name;
-  std::shared_ptr<Progress> progress;
-};
 struct LiveUploads {
   zt::internal::Mutex mutex;
-  std::list<LiveUpload> all ZT_GUARDED_BY(mutex);
+  std::vector<std::weak_ptr<Progress>> all ZT_GUARDED_BY(mutex);
 };
 LiveUploads& Live();
 
 // "remove them with: " and the command that ends an upload where the options of this run lead.
-std::string RemoveThem(const S3Client& client, const S3Name& name, const std::string& id);
+std::string RemoveThem(const Progress& upload, const std::string& id);
 // What is said of an upload that another run can continue; one that replaces the object, if it
 // `exists`.
-std::string KeptParts(const S3Client& client, const S3Name& name, const std::string& id,
-                      bool exists);
+std::string KeptParts(const Progress& upload, const std::string& id, bool exists);
 // Advice where it is not known whether an object was published.
-std::string LookAtIt(const S3Client& client, const S3Name& name, const std::string& id);
+std::string LookAtIt(const Progress& upload, const std::string& id);
 // Aborts an upload. Returns a warning if parts of it may remain.
-std::string EndUpload(S3Client& client, const S3Name& name, const std::string& id, int tries);
+std::string EndUpload(const Progress& upload, const std::string& id, int tries);
 
 }  // namespace zt::remote::internal

@@ -333,6 +333,14 @@ StatusOr<HttpAnswer> S3Client::Send(const S3Request& request,
   }
 }
 
+StatusOr<HttpAnswer> S3Client::Ask(const S3Request& request,
+                                   const std::function<void(HttpRequest&)>& tune) {
+  ZT_ASSIGN_OR_RETURN(HttpAnswer answer, Send(request, tune));
+  ZT_RETURN_IF_ERROR(answer.status);
+  if (!answer.ok()) return Explain(request.name, answer);
+  return answer;
+}
+
 Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   const std::string code = XmlText(answer.text, "Code");
   const std::string message = XmlText(answer.text, "Message");

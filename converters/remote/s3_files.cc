@@ -39,9 +39,7 @@ StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const std::st
   }
   const S3Request request{.method = "GET", .name = {folder.bucket, ""}, .query = query};
   ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                      client.Send(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
-  ZT_RETURN_IF_ERROR(answer.status);
-  if (!answer.ok()) return client.Explain(folder, answer);
+                      client.Ask(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
   return ParseListPage(answer.text);
 }
 

@@ -58,25 +58,21 @@ Status NotAsS3(const HttpAnswer& answer, std::string_view asked,
 }
 
 class Upload final : public Sink {
+  using State = Progress::State;
+
  public:
   Upload(std::shared_ptr<S3Client> client, std::string url, S3Name name,
          const FileSinkOptions& options, std::function<void()> forget)
-      : client_(std::move(client)),
+      : progress_(new Progress{std::move(client), std::move(name)}),
         url_(std::move(url)),
-        s3_(std::move(name)),
         overwrite_(options.overwrite),
         forget_(std::move(forget)) {
     LiveUploads& live = Live();
     const MutexLock lock(live.mutex);
-    live.all.push_back({client_, s3_, progress_});
-    place_ = std::prev(live.all.end());
+    std::erase_if(live.all, [](const auto& each) { return each.expired(); });
+    live.all.push_back(progress_);
   }
-  ~Upload() override {
-    Upload::Abort();
-    LiveUploads& live = Live();
-    const MutexLock lock(live.mutex);
-    live.all.erase(place_);
-  }
+  ~Upload() override { Upload::Abort(); }
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
@@ -84,24 +80,22 @@ class Upload final : public Sink {
 
   void Expect(std::uint64_t bytes) override {
     if (position_ > 0 || filled_ > 0) return;
-    expected_ = PartBytes(bytes);
-    const std::uint64_t given = client_->settings()->part_bytes;
+    const std::uint64_t given = client_.settings()->part_bytes;
+    // All of one size, and not too many.
+    const std::uint64_t part = std::max((bytes / kPlannedParts + kMiB) / kMiB * kMiB, kLeastPart);
+    expected_ = part;
+    const std::string may = "it may have " + std::to_string(bytes) + " bytes, more than ";
     if (given != 0 && bytes > given * kMostParts) {
-      failure_ =
-          WithAdvice(InvalidArgument("it may have " + std::to_string(bytes) + " bytes, more than " +
-                                     std::to_string(kMostParts) +
-                                     " parts of the size that was given; it takes " +
-                                     std::to_string(bytes / kMostParts / kMiB + 1) + "MiB or more"),
-                     Advice::kPartSize);
-    } else if (!expected_) {
-      failure_ = WithAdvice(InvalidArgument("it may have " + std::to_string(bytes) +
-                                            " bytes, more than an object of S3 can"),
-                            Advice::kShards);
-      return;
-    }
-    if (*expected_ > kLeastPart && given == 0) {
-      Warn(url_ + ": it is sent in parts of " + std::to_string(*expected_ / kMiB) +
-           " MiB, which take " + std::to_string(*expected_ * (kInFlight + 1) / kMiB) +
+      failure_ = WithAdvice(InvalidArgument(may + std::to_string(kMostParts) +
+                                            " parts of the size that was given; it takes " +
+                                            std::to_string(bytes / kMostParts / kMiB + 1) +
+                                            "MiB or more"),
+                            Advice::kPartSize);
+    } else if (part > kMostPart) {
+      failure_ = WithAdvice(InvalidArgument(may + "an object of S3 can"), Advice::kShards);
+    } else if (part > kLeastPart && given == 0) {
+      Warn(url_ + ": it is sent in parts of " + std::to_string(part / kMiB) +
+           " MiB, which take " + std::to_string(part * (kInFlight + 1) / kMiB) +
            " MiB of memory; several smaller files take less");
     }
   }
@@ -141,10 +135,10 @@ class Upload final : public Sink {
     current_ = {};
     const std::string id = Id();
     if (id.empty()) return;
-    const std::string left = client_->settings()->resume ? KeptParts(*client_, s3_, id, exists)
-                                                         : EndUpload(*client_, s3_, id, 3);
+    const std::string left = client_.settings()->resume ? KeptParts(*progress_, id, exists)
+                                                        : EndUpload(*progress_, id, 3);
     if (!left.empty()) Warn(left);
-    SetId("");
+    Set(State::kWritten, "");
   }
 
   // The id of the upload, as long as it must be ended.
@@ -152,15 +146,25 @@ class Upload final : public Sink {
     const MutexLock lock(progress_->mutex);
     return progress_->upload;
   }
-  void SetId(std::string id) {
+  void Set(State state, std::string id) {
     const MutexLock lock(progress_->mutex);
+    progress_->state = state;
     progress_->upload = std::move(id);
-    progress_->changed.NotifyAll();
+  }
+  // Enters a state, but not after a signal.
+  Status Enter(State state) {
+    const MutexLock lock(progress_->mutex);
+    if (progress_->abandoned) return Cancelled("interrupted");
+    progress_->state = state;
+    return OkStatus();
   }
 
   Status Explain(const HttpAnswer& answer) {
-    if (XmlText(answer.text, "Code") == "NoSuchUpload") SetId("");
-    return client_->Explain(s3_, answer);
+    if (XmlText(answer.text, "Code") == "NoSuchUpload") {
+      const MutexLock lock(progress_->mutex);
+      progress_->upload.clear();
+    }
+    return client_.Explain(s3_, answer);
   }
 
   Status Kept(Status status) {
@@ -178,7 +182,7 @@ class Upload final : public Sink {
               Advice::kPartSize),
           Advice::kShards);
     }
-    const std::uint64_t given = client_->settings()->part_bytes;
+    const std::uint64_t given = client_.settings()->part_bytes;
     std::uint64_t bytes = given != 0 ? given : expected_.value_or(kLeastPart + number_ * kMiB / 10);
     bytes = std::min(bytes, kMostPart);
     part_bytes_ = bytes;
@@ -225,17 +229,17 @@ class Upload final : public Sink {
 
   Status BeginUpload() {
     if (!id_.empty()) return OkStatus();
-    if (client_->settings()->resume) {
-      ZT_ASSIGN_OR_RETURN(EarlierUpload found, FindUpload(*client_, s3_));
-      const MutexLock lock(progress_->mutex);
-      if (progress_->abandoned) return Cancelled("interrupted");
-      progress_->upload = id_ = std::move(found.id);
+    if (client_.settings()->resume) {
+      ZT_ASSIGN_OR_RETURN(EarlierUpload found, FindUpload(client_, s3_));
+      ZT_RETURN_IF_ERROR(Enter(State::kWritten));
+      id_ = std::move(found.id);
       checksums_ = found.checksums;
       earlier_ = std::move(found.parts);
       resumed_ = !id_.empty();
+      Set(State::kWritten, id_);
       if (resumed_) return OkStatus();
     }
-    checksums_ = SendsChecksums(*client_);
+    checksums_ = SendsChecksums(client_);
     S3Request request{.method = "POST",
                       .name = s3_,
                       .query = {{"uploads", ""}},
@@ -245,24 +249,13 @@ class Upload final : public Sink {
       request.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
       request.fields.emplace_back("x-amz-checksum-type: COMPOSITE");
     }
-    {
-      const MutexLock lock(progress_->mutex);
-      if (progress_->abandoned) return Cancelled("interrupted");
-      progress_->asking = true;
-    }
-    const Status status = AskForUpload(request);
-    const MutexLock lock(progress_->mutex);
-    progress_->asking = false;
-    progress_->upload = id_;
-    return status;
-  }
-
-  Status AskForUpload(const S3Request& request) {
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_->Send(request));
-    ZT_RETURN_IF_ERROR(answer.status);
-    if (!answer.ok()) return client_->Explain(s3_, answer);
-    const bool begun = XmlRoot(answer.text) == "InitiateMultipartUploadResult";
-    if (begun && answer.head.status == 200) id_ = XmlText(answer.text, "UploadId");
+    ZT_RETURN_IF_ERROR(Enter(State::kBeginning));
+    const auto answer = client_.Ask(request);
+    if (answer.ok() && answer->head.status == 200 &&
+        XmlRoot(answer->text) == "InitiateMultipartUploadResult")
+      id_ = XmlText(answer->text, "UploadId");
+    Set(State::kWritten, id_);
+    ZT_RETURN_IF_ERROR(answer.status());
     return id_.empty() ? InvalidData("the store began an upload and gave no UploadId") : OkStatus();
   }
 
@@ -277,7 +270,7 @@ class Upload final : public Sink {
                       .body = part->bytes()};
     if (!part->checksum.empty())
       request.fields.push_back("x-amz-checksum-crc32c: " + part->checksum);
-    ZT_ASSIGN_OR_RETURN(HttpRequest made, client_->Make(request));
+    ZT_ASSIGN_OR_RETURN(HttpRequest made, client_.Make(request));
     ++part->tries;
     made.done = [progress = progress_, part](HttpAnswer answer) {
       const MutexLock lock(progress->mutex);
@@ -306,24 +299,23 @@ class Upload final : public Sink {
   // Handles the answers, and waits until fewer than `most` parts are in flight.
   Status WaitBelow(std::size_t most) {
     while (true) {
-      std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended;
-      std::size_t under_way = 0;
+      std::pair<std::shared_ptr<UploadPart>, HttpAnswer> ended;
       {
         const MutexLock lock(progress_->mutex);
         while (progress_->ended.empty() && progress_->under_way.size() >= most)
           progress_->changed.Wait(progress_->mutex);
-        ended.swap(progress_->ended);
-        under_way = progress_->under_way.size();
+        if (progress_->ended.empty()) return OkStatus();
+        ended = std::move(progress_->ended.back());
+        progress_->ended.pop_back();
       }
-      if (ended.empty() && under_way < most) return OkStatus();
-      for (auto& [part, answer] : ended) ZT_RETURN_IF_ERROR(TakeAnswer(part, answer));
+      ZT_RETURN_IF_ERROR(TakeAnswer(ended.first, ended.second));
     }
   }
 
   Status TakeAnswer(const std::shared_ptr<UploadPart>& part, const HttpAnswer& answer) {
     ZT_RETURN_IF_ERROR(answer.status);
     if (!IsStored(answer)) {
-      if (part->tries > kMostRefreshed || !(answer.ok() || client_->Refresh(s3_, answer)))
+      if (part->tries > kMostRefreshed || !(answer.ok() || client_.Refresh(s3_, answer)))
         return answer.ok() ? NotAsS3(answer, "a part") : Explain(answer);
       ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
       return Launch(part, std::move(request));
@@ -346,27 +338,15 @@ class Upload final : public Sink {
   Status Publish(std::uint64_t total) {
     if (position_ + filled_ != total)
       return FailedPrecondition("the upload has other bytes than were announced");
-    {
-      const MutexLock lock(progress_->mutex);
-      if (progress_->abandoned) return Cancelled("interrupted");
-      if (id_.empty()) BeginPublishingLocked();
-    }
     const Status status = id_.empty() ? PutWhole(total) : CompleteParts(total);
     forget_();
-    {
-      const MutexLock lock(progress_->mutex);
-      progress_->asking = false;
-      progress_->state = status.ok() ? Progress::State::kPublished
-                         : unknown_  ? Progress::State::kUnknown
-                                     : Progress::State::kWritten;
-      if (status.ok()) progress_->upload.clear();
-      progress_->changed.NotifyAll();
-    }
-    if (status.ok() && id_.empty() && client_->settings()->resume) {
-      const auto earlier = FindUpload(*client_, s3_);
+    Set(status.ok() ? State::kPublished : unknown_ ? State::kUnknown : State::kWritten,
+        status.ok() ? "" : Id());
+    if (status.ok() && id_.empty() && client_.settings()->resume) {
+      const auto earlier = FindUpload(client_, s3_);
       if (earlier.ok() && !earlier->id.empty())
         Warn(url_ + ": parts of an earlier upload of it are left, which cost money; " +
-             RemoveThem(*client_, s3_, earlier->id));
+             RemoveThem(*progress_, earlier->id));
     }
     // Only now: after a signal no line is printed while AbandonUploads waits for the request.
     if (unconditional_ && (status.ok() || unknown_))
@@ -378,16 +358,12 @@ class Upload final : public Sink {
     return status;
   }
 
-  void BeginPublishingLocked() ZT_REQUIRES(progress_->mutex) {
-    progress_->asking = true;
-    progress_->state = Progress::State::kPublishing;
-  }
-
   Status PutWhole(std::uint64_t total) {
+    ZT_RETURN_IF_ERROR(Enter(State::kPublishing));
     const std::span<const std::byte> body = current_.bytes().first(filled_);
     S3Request request{
         .method = "PUT", .name = s3_, .fields = Meta(), .body = body, .creates = true};
-    if (SendsChecksums(*client_))
+    if (SendsChecksums(client_))
       request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
     return Settle(request, total, [](HttpRequest& made) { made.fresh = true; });
   }
@@ -395,11 +371,7 @@ class Upload final : public Sink {
   Status CompleteParts(std::uint64_t total) {
     if (filled_ > 0) ZT_RETURN_IF_ERROR(SendPart());
     ZT_RETURN_IF_ERROR(WaitBelow(1));
-    {
-      const MutexLock lock(progress_->mutex);
-      if (progress_->abandoned) return Cancelled("interrupted");
-      BeginPublishingLocked();
-    }
+    ZT_RETURN_IF_ERROR(Enter(State::kPublishing));
     std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
     for (const auto& [number, part] : parts_) {
       xml += "<Part><PartNumber>" + std::to_string(number) + "</PartNumber><ETag>" + part.etag +
@@ -437,13 +409,13 @@ class Upload final : public Sink {
     const bool condition = !overwrite_;
     // A store that ignores If-None-Match would replace an object that another run has written
     // meanwhile.
-    if (condition && !client_->is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
+    if (condition && !client_.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
     constexpr int kMostTries = 5;
     bool doubt = false;  // a try may have published it
     for (int tries = 1;; ++tries) {
       S3Request sent = request;
       if (condition && !unconditional_) sent.fields.emplace_back("if-none-match: *");
-      const auto answer = client_->Send(sent, tune);
+      const auto answer = client_.Send(sent, tune);
       if (!answer.ok()) return answer.status();
       if (IsPublished(*answer)) return OkStatus();
       const int status = answer->head.status;
@@ -472,7 +444,7 @@ class Upload final : public Sink {
                                               : Explain(*answer);
       if (unknown_) {
         return WithAdvice(IoError("whether it was published is not known: " +
-                                  std::string(Message(why)) + LookAtIt(*client_, s3_, Id())),
+                                  Message(why) + LookAtIt(*progress_, Id())),
                           why);
       }
       if (status == 409)
@@ -482,7 +454,7 @@ class Upload final : public Sink {
   }
 
   StatusOr<HttpAnswer> Head() {
-    ZT_ASSIGN_OR_RETURN(HttpAnswer answer, client_->Send({.method = "HEAD", .name = s3_}));
+    ZT_ASSIGN_OR_RETURN(HttpAnswer answer, client_.Send({.method = "HEAD", .name = s3_}));
     ZT_RETURN_IF_ERROR(answer.status);
     if (answer.ok() && !IsStored(answer)) return NotAsS3(answer, "HEAD");
     return answer;
@@ -509,7 +481,7 @@ class Upload final : public Sink {
     if (answer.ok())
       return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
     if (answer.head.status == 404 || answer.head.status == 403) return OkStatus();
-    return client_->Explain(s3_, answer);
+    return client_.Explain(s3_, answer);
   }
 
  private:
@@ -517,13 +489,13 @@ class Upload final : public Sink {
   Status ReadBack(std::uint64_t total) {
     const S3Request request{.method = "GET", .name = s3_};
     std::vector<std::byte> back(tail_.size());
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_->Send(request, [&](HttpRequest& made) {
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_.Send(request, [&](HttpRequest& made) {
       made.range = ByteRange{total - back.size(), total};
       made.into = back;
     }));
     const int status = answer.head.status;
     if (!answer.status.ok() || (!answer.ok() && status != 404 && status != 416)) {
-      unchecked_ = Message(answer.status.ok() ? client_->Explain(s3_, answer) : answer.status);
+      unchecked_ = Message(answer.status.ok() ? client_.Explain(s3_, answer) : answer.status);
       return OkStatus();
     }
     const auto range = ParseContentRange(answer.head.Find("content-range"));
@@ -531,17 +503,16 @@ class Upload final : public Sink {
     return InvalidData("the store has other bytes than were sent; write it again");
   }
 
-  void Warn(const std::string& line) const { client_->settings()->Warn(line); }
+  void Warn(const std::string& line) const { client_.settings()->Warn(line); }
 
-  const std::shared_ptr<S3Client> client_;
+  const std::shared_ptr<Progress> progress_;
+  S3Client& client_ = *progress_->client;
+  const S3Name& s3_ = progress_->name;
   const std::string url_;
-  const S3Name s3_;
   const bool overwrite_;
   const std::function<void()> forget_;
   // Identifies the object of this upload.
   const std::string mark_ = RandomText();
-  const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
-  std::list<LiveUpload>::iterator place_;
   std::string id_;
   bool checksums_ = false, finished_ = false;
   bool unconditional_ = false;  // the store does not know If-None-Match
@@ -559,12 +530,6 @@ class Upload final : public Sink {
 };
 
 }  // namespace
-
-std::optional<std::uint64_t> PartBytes(std::uint64_t bytes) {
-  const std::uint64_t part = (bytes / kPlannedParts + kMiB) / kMiB * kMiB;
-  if (part > kMostPart) return std::nullopt;
-  return std::max(part, kLeastPart);
-}
 
 StatusOr<std::unique_ptr<Sink>> CreateUpload(std::shared_ptr<S3Client> client,
                                              const std::string& url, S3Name name,

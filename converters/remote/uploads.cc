@@ -44,11 +44,9 @@ Status ListRows(S3Client& client, const S3Request& asked, std::string_view root,
   do {
     S3Request request = asked;
     request.query.insert(request.query.end(), after.begin(), after.end());
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send(request, [](HttpRequest& made) {
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Ask(request, [](HttpRequest& made) {
       made.most_text = kMostPage;
     }));
-    ZT_RETURN_IF_ERROR(answer.status);
-    if (!answer.ok()) return client.Explain(asked.name, answer);
     if (!XmlRoot(answer.text).starts_with(root))
       return InvalidData("the store does not list uploads as S3 does; write without resuming");
     Members page, members;
@@ -141,10 +139,11 @@ LiveUploads& Live() {
   return *live;
 }
 
-std::string RemoveThem(const S3Client& client, const S3Name& name, const std::string& id) {
-  const Settings& settings = *client.settings();
-  std::string line = "remove them with: aws s3api abort-multipart-upload --bucket " + name.bucket +
-                     " --key " + ShellQuoted(name.key) + " --upload-id " + ShellQuoted(id);
+std::string RemoveThem(const Progress& upload, const std::string& id) {
+  const Settings& settings = *upload.client->settings();
+  std::string line = "remove them with: aws s3api abort-multipart-upload --bucket " +
+                     upload.name.bucket + " --key " + ShellQuoted(upload.name.key) +
+                     " --upload-id " + ShellQuoted(id);
   // What the environment says is said to the other program, too.
   const auto add = [&](const std::string& option, const std::string& value) {
     if (!value.empty()) line += " --" + option + " " + ShellQuoted(value);
@@ -155,22 +154,21 @@ std::string RemoveThem(const S3Client& client, const S3Name& name, const std::st
   return line;
 }
 
-std::string KeptParts(const S3Client& client, const S3Name& name, const std::string& id,
-                      bool exists) {
-  return name.url() + ": the parts that were sent are kept, which costs money: " +
+std::string KeptParts(const Progress& upload, const std::string& id, bool exists) {
+  return upload.name.url() + ": the parts that were sent are kept, which costs money: " +
          (exists ? "a run that replaces the object" : "the same run") + " goes on after them; or " +
-         RemoveThem(client, name, id);
+         RemoveThem(upload, id);
 }
 
-std::string LookAtIt(const S3Client& client, const S3Name& name, const std::string& id) {
+std::string LookAtIt(const Progress& upload, const std::string& id) {
   return "; look at the object, or write it again" +
          (id.empty() ? ""
-                     : "; parts may be left, which cost money; " + RemoveThem(client, name, id));
+                     : "; parts may be left, which cost money; " + RemoveThem(upload, id));
 }
 
-std::string EndUpload(S3Client& client, const S3Name& name, const std::string& id, int tries) {
-  const S3Request request{.method = "DELETE", .name = name, .query = {{"uploadId", id}}};
-  const auto answer = client.Send(request, [&](HttpRequest& made) {
+std::string EndUpload(const Progress& upload, const std::string& id, int tries) {
+  const S3Request request{.method = "DELETE", .name = upload.name, .query = {{"uploadId", id}}};
+  const auto answer = upload.client->Send(request, [&](HttpRequest& made) {
     made.tries = tries;
     made.patience = 5;
   });
@@ -179,9 +177,9 @@ std::string EndUpload(S3Client& client, const S3Name& name, const std::string& i
   if (gone && Lower(XmlRoot(answer->text)) != "html") return "";
   const Status why = !answer.ok()           ? answer.status()
                      : !answer->status.ok() ? answer->status
-                                            : client.Explain(name, *answer);
-  return name.url() + ": parts of a failed upload are left, which cost money (" +
-         std::string(Message(why)) + "); " + RemoveThem(client, name, id);
+                                            : upload.client->Explain(upload.name, *answer);
+  return upload.name.url() + ": parts of a failed upload are left, which cost money (" +
+         Message(why) + "); " + RemoveThem(upload, id);
 }
 
 }  // namespace zt::remote::internal
@@ -192,40 +190,42 @@ using namespace remote::internal;
 
 AbandonedUploads AbandonUploads() {
   using State = Progress::State;
-  constexpr std::chrono::seconds kMostWait(10);
+  constexpr std::chrono::milliseconds kMostWait(10'000), kPause(20);
   const auto until = std::chrono::steady_clock::now() + kMostWait;
   const auto is_late = [&] { return std::chrono::steady_clock::now() > until; };
   AbandonedUploads result;
   LiveUploads& live = Live();
   const zt::internal::MutexLock lock(live.mutex);
-  for (const auto& [client, name, progress] : live.all) {
+  for (const auto& each : live.all) {
+    const auto upload = each.lock();
+    if (upload == nullptr) continue;
     std::string id;
     State state = State::kWritten;
     while (true) {
       {
-        const zt::internal::MutexLock held(progress->mutex);
-        progress->abandoned = true;
-        id = progress->upload;
-        state = progress->state;
-        if (!progress->asking || is_late()) break;
+        const zt::internal::MutexLock held(upload->mutex);
+        upload->abandoned = true;
+        id = upload->upload;
+        state = upload->state;
       }
       // A request in progress ends by itself.
-      constexpr std::chrono::milliseconds kPause(20);
+      if ((state != State::kBeginning && state != State::kPublishing) || is_late()) break;
       std::this_thread::sleep_for(kPause);
     }
+    const std::string url = upload->name.url();
     if (state == State::kPublished) {
       result.published = true;
-    } else if (state != State::kWritten) {
-      result.left.push_back(name.url() + ": whether it was published is not known" +
-                            LookAtIt(*client, name, id));
+    } else if (state == State::kPublishing || state == State::kUnknown) {
+      result.left.push_back(url + ": whether it was published is not known" +
+                            LookAtIt(*upload, id));
     } else if (id.empty()) {
       continue;
-    } else if (client->settings()->resume) {
-      result.left.push_back(KeptParts(*client, name, id, false));
+    } else if (upload->client->settings()->resume) {
+      result.left.push_back(KeptParts(*upload, id, false));
     } else if (is_late()) {
-      result.left.push_back(name.url() + ": parts may be left, which cost money; " +
-                            RemoveThem(*client, name, id));
-    } else if (std::string line = EndUpload(*client, name, id, 2); !line.empty()) {
+      result.left.push_back(url + ": parts may be left, which cost money; " +
+                            RemoveThem(*upload, id));
+    } else if (std::string line = EndUpload(*upload, id, 2); !line.empty()) {
       result.left.push_back(std::move(line));
     }
   }
