@@ -57,6 +57,7 @@ struct S3Request {
   std::vector<std::string> fields = {};
   std::span<const std::byte> body = {};
   bool creates = false;  // an object, or an upload that becomes one
+  std::function<void(HttpRequest&)> tune = [](HttpRequest&) {};
 };
 
 // Who asks S3, and where: what is learned once for all stores whose options name the same.
@@ -112,11 +113,9 @@ class S3Client {
   // Makes a request with credentials, for which it may wait.
   StatusOr<HttpRequest> Make(const S3Request& request);
   // Sends a request, and again if the answer was one that S3Identity::Refresh mends.
-  StatusOr<HttpAnswer> Send(const S3Request& request,
-                            const std::function<void(HttpRequest&)>& tune = {});
+  StatusOr<HttpAnswer> Send(const S3Request& request);
   // The same; any answer but a good one is an error.
-  StatusOr<HttpAnswer> Ask(const S3Request& request,
-                           const std::function<void(HttpRequest&)>& tune = {});
+  StatusOr<HttpAnswer> Ask(const S3Request& request);
   bool Refresh(const S3Name& name, const HttpAnswer& answer) {
     return identity_->Refresh(settings_, name, answer);
   }

@@ -22,6 +22,7 @@ constexpr std::int64_t kBefore = 300;
 constexpr std::chrono::milliseconds kPause(250);
 // A source of credentials that takes so many seconds to fail is not asked again at once.
 constexpr std::int64_t kMostTrying = 10;
+constexpr std::size_t kMostText = 8 << 20;  // of a page of a listing
 // S3 refuses a signature whose time differs by 15 minutes.
 constexpr std::int64_t kMostSkew = 600;
 
@@ -301,6 +302,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   out.fields = request.fields;
   ZT_RETURN_IF_ERROR(AddHeaders(settings_->s3_headers, request.creates, out.fields));
   out.body = request.body;
+  out.most_text = kMostText;
   out.redirects = 0;
   out.ca_file = Environment("AWS_CA_BUNDLE");
   const bool open = url.scheme != "https" && !IsLoopback(url);
@@ -320,12 +322,11 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   return out;
 }
 
-StatusOr<HttpAnswer> S3Client::Send(const S3Request& request,
-                                    const std::function<void(HttpRequest&)>& tune) {
+StatusOr<HttpAnswer> S3Client::Send(const S3Request& request) {
   ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
   for (int refreshed = 0;; ++refreshed) {
     ZT_ASSIGN_OR_RETURN(HttpRequest made, Make(request));
-    if (tune) tune(made);
+    request.tune(made);
     HttpAnswer answer = transport->Perform(std::move(made));
     if (answer.ok() || !answer.status.ok() || refreshed == kMostRefreshed ||
         !Refresh(request.name, answer))
@@ -333,9 +334,8 @@ StatusOr<HttpAnswer> S3Client::Send(const S3Request& request,
   }
 }
 
-StatusOr<HttpAnswer> S3Client::Ask(const S3Request& request,
-                                   const std::function<void(HttpRequest&)>& tune) {
-  ZT_ASSIGN_OR_RETURN(HttpAnswer answer, Send(request, tune));
+StatusOr<HttpAnswer> S3Client::Ask(const S3Request& request) {
+  ZT_ASSIGN_OR_RETURN(HttpAnswer answer, Send(request));
   ZT_RETURN_IF_ERROR(answer.status);
   if (!answer.ok()) return Explain(request.name, answer);
   return answer;

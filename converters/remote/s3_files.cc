@@ -19,8 +19,6 @@ import zt.source;
 namespace zt::remote::internal {
 namespace {
 
-constexpr std::size_t kMostPage = 8 << 20;
-
 // A page of the keys in a folder, or with `below` of those in the folders below it, too.
 // `next` is where the page before it said that the listing goes on.
 StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const std::string& next,
@@ -37,9 +35,8 @@ StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const std::st
   } else if (!next.empty()) {
     query.emplace_back("continuation-token", next);
   }
-  const S3Request request{.method = "GET", .name = {folder.bucket, ""}, .query = query};
-  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                      client.Ask(request, [](HttpRequest& made) { made.most_text = kMostPage; }));
+  const S3Request request{.name = {folder.bucket, ""}, .query = query};
+  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Ask(request));
   return ParseListPage(answer.text);
 }
 

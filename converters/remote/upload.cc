@@ -50,13 +50,6 @@ bool IsStored(const HttpAnswer& answer) {
          XmlRoot(answer.text).empty();
 }
 
-Status NotAsS3(const HttpAnswer& answer, std::string_view asked,
-               std::string_view wanted = "an ETag and no page") {
-  return InvalidData("the server answered " + std::to_string(answer.head.status) + " to " +
-                     std::string(asked) + " where S3 answers 200 with " + std::string(wanted) +
-                     "; perhaps a proxy answered");
-}
-
 class Upload final : public Sink {
   using State = Progress::State;
 
@@ -159,7 +152,15 @@ class Upload final : public Sink {
     return OkStatus();
   }
 
-  Status Explain(const HttpAnswer& answer) {
+  // What an answer says in place of what S3 says to a request.
+  Status Refused(const HttpAnswer& answer, std::string_view asked,
+                 std::string_view wanted = "an ETag and no page") {
+    ZT_RETURN_IF_ERROR(answer.status);
+    if (answer.ok() && XmlRoot(answer.text) != "Error") {
+      return InvalidData("the server answered " + std::to_string(answer.head.status) + " to " +
+                         std::string(asked) + " where S3 answers 200 with " + std::string(wanted) +
+                         "; perhaps a proxy answered");
+    }
     if (XmlText(answer.text, "Code") == "NoSuchUpload") {
       const MutexLock lock(progress_->mutex);
       progress_->upload.clear();
@@ -316,7 +317,7 @@ class Upload final : public Sink {
     ZT_RETURN_IF_ERROR(answer.status);
     if (!IsStored(answer)) {
       if (part->tries > kMostRefreshed || !(answer.ok() || client_.Refresh(s3_, answer)))
-        return answer.ok() ? NotAsS3(answer, "a part") : Explain(answer);
+        return Refused(answer, "a part");
       ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
       return Launch(part, std::move(request));
     }
@@ -362,10 +363,15 @@ class Upload final : public Sink {
     ZT_RETURN_IF_ERROR(Enter(State::kPublishing));
     const std::span<const std::byte> body = current_.bytes().first(filled_);
     S3Request request{
-        .method = "PUT", .name = s3_, .fields = Meta(), .body = body, .creates = true};
+        .method = "PUT",
+        .name = s3_,
+        .fields = Meta(),
+        .body = body,
+        .creates = true,
+        .tune = [](HttpRequest& made) { made.fresh = true; }};
     if (SendsChecksums(client_))
       request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
-    return Settle(request, total, [](HttpRequest& made) { made.fresh = true; });
+    return Settle(request, total);
   }
 
   Status CompleteParts(std::uint64_t total) {
@@ -384,14 +390,14 @@ class Upload final : public Sink {
                       .name = s3_,
                       .query = {{"uploadId", id_}},
                       .fields = {"content-type: application/xml"},
-                      .body = std::as_bytes(std::span(xml))};
+                      .body = std::as_bytes(std::span(xml)),
+                      .tune = [](HttpRequest& made) {
+                        made.patience = 900;  // a store that joins parts sends blanks for minutes
+                        made.repeatable = false;
+                        made.fresh = true;
+                      }};
     if (checksums_) request.fields.push_back("x-amz-mp-object-size: " + std::to_string(total));
-    ZT_RETURN_IF_ERROR(Settle(request, total, [](HttpRequest& made) {
-      constexpr long kPatience = 900;  // a store that joins parts sends blanks for minutes
-      made.patience = kPatience;
-      made.repeatable = false;
-      made.fresh = true;
-    }));
+    ZT_RETURN_IF_ERROR(Settle(request, total));
     return checksums_ ? OkStatus() : ReadBack(total);
   }
 
@@ -404,47 +410,41 @@ class Upload final : public Sink {
   }
 
   // Sends the request that publishes the object, until its outcome is certain or cannot be known.
-  Status Settle(const S3Request& request, std::uint64_t total,
-                const std::function<void(HttpRequest&)>& tune) {
-    const bool condition = !overwrite_;
+  Status Settle(const S3Request& request, std::uint64_t total) {
     // A store that ignores If-None-Match would replace an object that another run has written
     // meanwhile.
-    if (condition && !client_.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
+    if (!client_.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
     constexpr int kMostTries = 5;
     bool doubt = false;  // a try may have published it
     for (int tries = 1;; ++tries) {
       S3Request sent = request;
-      if (condition && !unconditional_) sent.fields.emplace_back("if-none-match: *");
-      const auto answer = client_.Send(sent, tune);
-      if (!answer.ok()) return answer.status();
-      if (IsPublished(*answer)) return OkStatus();
-      const int status = answer->head.status;
-      const std::string code = XmlText(answer->text, "Code");
-      const bool error = answer->ok() && XmlRoot(answer->text) == "Error";
-      const bool silent = answer->ok() && !error;
-      doubt = doubt || silent || answer->lost || answer->resent;
+      const bool condition = !overwrite_ && !unconditional_;
+      if (condition) sent.fields.emplace_back("if-none-match: *");
+      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_.Send(sent));
+      if (IsPublished(answer)) return OkStatus();
+      const int status = answer.head.status;
+      const std::string code = XmlText(answer.text, "Code");
+      const bool silent = answer.ok() && XmlRoot(answer.text) != "Error";
+      doubt = doubt || silent || answer.lost || answer.resent;
       const There there = Look(total);
       if (there == There::kOurs) return OkStatus();
       const bool known = there != There::kUnknown;
-      if (answer->status.ok() && status == 412 && (known || !doubt))
-        return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
-      if (status == 501 && condition && !unconditional_) {
+      if (answer.status.ok() && status == 412 && (known || !doubt)) return Exists();
+      if (status == 501 && condition) {
         unconditional_ = true;
         ZT_RETURN_IF_ERROR(CheckAbsent());
         continue;
       }
-      const bool again = !answer->status.ok() || answer->ok() || status == 409;
+      const bool again = !answer.status.ok() || answer.ok() || status == 409;
       const bool gone = code == "NoSuchUpload" || code == "ConditionalRequestConflict";
       if (again && !(gone && !id_.empty()) && tries < kMostTries && known) continue;
-      unknown_ = known ? answer->lost || (silent && !id_.empty()) : doubt;
-      const Status why = !answer->status.ok() ? answer->status
-                         : silent             ? id_.empty() ? NotAsS3(*answer, "PUT")
-                                                            : NotAsS3(*answer, "the completion",
-                                                                      "a CompleteMultipartUploadResult")
-                                              : Explain(*answer);
+      unknown_ = known ? answer.lost || (silent && !id_.empty()) : doubt;
+      const Status why =
+          id_.empty() ? Refused(answer, "PUT")
+                      : Refused(answer, "the completion", "a CompleteMultipartUploadResult");
       if (unknown_) {
-        return WithAdvice(IoError("whether it was published is not known: " +
-                                  Message(why) + LookAtIt(*progress_, Id())),
+        return WithAdvice(IoError("whether it was published is not known: " + Message(why) +
+                                  LookAtIt(*progress_, Id())),
                           why);
       }
       if (status == 409)
@@ -453,10 +453,14 @@ class Upload final : public Sink {
     }
   }
 
+  static Status Exists() {
+    return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
+  }
+
   StatusOr<HttpAnswer> Head() {
     ZT_ASSIGN_OR_RETURN(HttpAnswer answer, client_.Send({.method = "HEAD", .name = s3_}));
     ZT_RETURN_IF_ERROR(answer.status);
-    if (answer.ok() && !IsStored(answer)) return NotAsS3(answer, "HEAD");
+    if (answer.ok() && !IsStored(answer)) return Refused(answer, "HEAD");
     return answer;
   }
 
@@ -478,8 +482,7 @@ class Upload final : public Sink {
   Status CheckAbsent() {
     if (overwrite_) return OkStatus();
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
-    if (answer.ok())
-      return WithAdvice(AlreadyExists("the output exists already"), Advice::kReplace);
+    if (answer.ok()) return Exists();
     if (answer.head.status == 404 || answer.head.status == 403) return OkStatus();
     return client_.Explain(s3_, answer);
   }
@@ -487,12 +490,12 @@ class Upload final : public Sink {
  private:
   // For a store that received no checksums: checks the size of the object and its last bytes.
   Status ReadBack(std::uint64_t total) {
-    const S3Request request{.method = "GET", .name = s3_};
     std::vector<std::byte> back(tail_.size());
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_.Send(request, [&](HttpRequest& made) {
+    const auto tune = [&](HttpRequest& made) {
       made.range = ByteRange{total - back.size(), total};
       made.into = back;
-    }));
+    };
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_.Send({.name = s3_, .tune = tune}));
     const int status = answer.head.status;
     if (!answer.status.ok() || (!answer.ok() && status != 404 && status != 416)) {
       unchecked_ = Message(answer.status.ok() ? client_.Explain(s3_, answer) : answer.status);

@@ -39,14 +39,11 @@ std::string Unquoted(std::string text) {
 Status ListRows(S3Client& client, const S3Request& asked, std::string_view root,
                 std::string_view row, const std::function<void(Members&)>& take,
                 const std::function<StatusOr<QueryPairs>(Members&)>& next, QueryPairs after = {}) {
-  constexpr std::size_t kMostPage = 4 << 20;
   Pages pages;
   do {
     S3Request request = asked;
     request.query.insert(request.query.end(), after.begin(), after.end());
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Ask(request, [](HttpRequest& made) {
-      made.most_text = kMostPage;
-    }));
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Ask(request));
     if (!XmlRoot(answer.text).starts_with(root))
       return InvalidData("the store does not list uploads as S3 does; write without resuming");
     Members page, members;
@@ -167,11 +164,14 @@ std::string LookAtIt(const Progress& upload, const std::string& id) {
 }
 
 std::string EndUpload(const Progress& upload, const std::string& id, int tries) {
-  const S3Request request{.method = "DELETE", .name = upload.name, .query = {{"uploadId", id}}};
-  const auto answer = upload.client->Send(request, [&](HttpRequest& made) {
-    made.tries = tries;
-    made.patience = 5;
-  });
+  const S3Request request{.method = "DELETE",
+                          .name = upload.name,
+                          .query = {{"uploadId", id}},
+                          .tune = [tries](HttpRequest& made) {
+                            made.tries = tries;
+                            made.patience = 5;
+                          }};
+  const auto answer = upload.client->Send(request);
   // A page, as of a proxy, is no answer of a store.
   const bool gone = answer.ok() && (answer->ok() || answer->head.status == 404);
   if (gone && Lower(XmlRoot(answer->text)) != "html") return "";
