@@ -31,10 +31,17 @@ namespace zt::remote::internal {
 
 namespace {
 
-// How to use what is not built.
-std::string ByProcess(const std::string& profile) {
-  return "; use a profile with 'credential_process = aws configure export-credentials --profile " +
-         profile + "'";
+// nullopt where nothing says who asks.
+using Found = StatusOr<std::optional<Credentials>>;
+
+std::string Of(const Profile& profile) { return "profile " + Quote(profile.name); }
+
+// What is not built, and what to use for it.
+Status NotBuilt(const Profile& profile, const std::string& what) {
+  return Unsupported(Of(profile) + what +
+                     "; use a profile with 'credential_process = aws configure export-credentials "
+                     "--profile " +
+                     profile.name + "'");
 }
 
 StatusOr<Credentials> Checked(Credentials found, const std::string& expiration) {
@@ -47,9 +54,9 @@ StatusOr<Credentials> Checked(Credentials found, const std::string& expiration) 
   return found;
 }
 
-// A pair of keys; nullopt if there is neither.
-StatusOr<std::optional<Credentials>> Pair(const std::string& id, const std::string& secret,
-                                          const std::string& token, const std::string& where) {
+// A pair of keys, if one is there.
+Found Pair(const std::string& id, const std::string& secret, const std::string& token,
+           const std::string& where) {
   if (id.empty() && secret.empty()) return std::optional<Credentials>();
   if (id.empty() || secret.empty())
     return IoError(where + " has half a pair of keys: the " + (id.empty() ? "access" : "secret") +
@@ -57,15 +64,15 @@ StatusOr<std::optional<Credentials>> Pair(const std::string& id, const std::stri
   return std::optional(Credentials{id, secret, token, std::nullopt});
 }
 
-StatusOr<std::optional<Credentials>> FromEnvironment() {
+Found FromEnvironment() {
   return Pair(Environment("AWS_ACCESS_KEY_ID"), Environment("AWS_SECRET_ACCESS_KEY"),
               Environment("AWS_SESSION_TOKEN"),
               "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)");
 }
 
-StatusOr<std::optional<Credentials>> FromKeys(const Members& members, const std::string& profile) {
+Found FromKeys(const Members& members, const Profile& profile) {
   return Pair(Member(members, "aws_access_key_id"), Member(members, "aws_secret_access_key"),
-              Member(members, "aws_session_token"), "profile " + Quote(profile));
+              Member(members, "aws_session_token"), Of(profile));
 }
 
 // The standard output of a command of a configuration file of the user, whose standard error is
@@ -150,14 +157,13 @@ StatusOr<std::string> Ask(HttpRequest request) {
 StatusOr<std::string> AskNear(const SharedSettings& settings, const std::string& method,
                               const std::string& url, std::vector<std::string> fields,
                               long patience) {
-  constexpr int kTries = 3;
-  HttpRequest request{.settings = settings};
-  request.method = method;
-  request.url = url;
-  request.secrets = std::move(fields);
-  request.direct = true;
-  request.patience = patience;
-  request.tries = kTries;
+  HttpRequest request{.settings = settings,
+                      .method = method,
+                      .url = url,
+                      .secrets = std::move(fields),
+                      .direct = true,
+                      .patience = patience,
+                      .tries = 3};
   return Ask(std::move(request));
 }
 
@@ -262,7 +268,7 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
     if (profile.Find(name).empty()) missing += std::string(" ") + name;
   }
   if (!missing.empty())
-    return IoError("profile " + Quote(profile.name) + " is one of SSO and lacks" + missing);
+    return IoError(Of(profile) + " is one of SSO and lacks" + missing);
   const std::string region = profile.Find("sso_region"), session = profile.Find("sso_session");
   const std::string key = session.empty() ? profile.Find("sso_start_url") : session;
   std::array<std::byte, SHA_DIGEST_LENGTH> digest;
@@ -298,27 +304,21 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
   return found;
 }
 
-StatusOr<std::optional<Credentials>> FromProfile(const Profile& profile,
-                                                 std::vector<std::string> seen);
+Found FromProfile(const Profile& profile, std::vector<std::string> seen);
 
 // The credentials by which the role of a profile is taken.
-StatusOr<std::optional<Credentials>> FromSource(const Profile& profile,
-                                                std::vector<std::string> seen) {
+Found FromSource(const Profile& profile, std::vector<std::string> seen) {
   const std::string source = profile.Find("source_profile"),
                     other = profile.Find("credential_source");
   if (source.empty() == other.empty())
-    return IoError("profile " + Quote(profile.name) + " has role_arn and " +
+    return IoError(Of(profile) + " has role_arn and " +
                    (source.empty() ? "neither" : "both") +
                    " of source_profile and credential_source");
   if (other == "Environment") return FromEnvironment();
-  if (other == "EcsContainer" || other == "Ec2InstanceMetadata") {
-    auto found =
-        other == "EcsContainer" ? FromContainer(profile.settings) : FromInstance(profile.settings);
-    if (!found.ok()) return found.status();
-    return std::optional(*std::move(found));
-  }
+  if (other == "EcsContainer") return FromContainer(profile.settings);
+  if (other == "Ec2InstanceMetadata") return FromInstance(profile.settings);
   if (!other.empty())
-    return IoError("profile " + Quote(profile.name) + ": no credential_source is named " +
+    return IoError(Of(profile) + ": no credential_source is named " +
                    Quote(other));
   ZT_ASSIGN_OR_RETURN(const Profile from, ReadProfile(profile.settings, source));
   if (!from.exists)
@@ -329,9 +329,7 @@ StatusOr<std::optional<Credentials>> FromSource(const Profile& profile,
 
 StatusOr<Credentials> FromRole(const Profile& profile, std::vector<std::string> seen) {
   if (!profile.Find("mfa_serial").empty())
-    return Unsupported("profile " + Quote(profile.name) +
-                       " asks for a code of MFA (mfa_serial), which is not asked for" +
-                       ByProcess(profile.name));
+    return NotBuilt(profile, " asks for a code of MFA (mfa_serial), which is not asked for");
   ZT_ASSIGN_OR_RETURN(const auto by, FromSource(profile, std::move(seen)));
   if (!by)
     return IoError("the source of the role of profile " + Quote(profile.name) +
@@ -347,55 +345,39 @@ StatusOr<Credentials> FromRole(const Profile& profile, std::vector<std::string> 
 
 // What a profile says, in the order of the AWS tools; nullopt if it says nothing of credentials.
 // `seen` are the profiles that lead to it.
-StatusOr<std::optional<Credentials>> FromProfile(const Profile& profile,
-                                                 std::vector<std::string> seen) {
+Found FromProfile(const Profile& profile, std::vector<std::string> seen) {
   const bool first = seen.empty();
   const bool again = std::ranges::find(seen, profile.name) != seen.end();
   seen.push_back(profile.name);
-  ZT_ASSIGN_OR_RETURN(const auto keys, FromKeys(profile.secrets, profile.name));
-  ZT_ASSIGN_OR_RETURN(const auto config_keys, FromKeys(profile.config, profile.name));
+  ZT_ASSIGN_OR_RETURN(const auto keys, FromKeys(profile.secrets, profile));
+  ZT_ASSIGN_OR_RETURN(const auto config_keys, FromKeys(profile.config, profile));
   const bool has_keys = keys || config_keys;
   // A profile may take a role with its own keys.
   if (again && !has_keys)
-    return IoError("the source_profile of profile " + Quote(profile.name) + " leads to itself");
+    return IoError("the source_profile of " + Of(profile) + " leads to itself");
   std::string web = profile.Find("web_identity_token_file");
   std::string role = profile.Find("role_arn"), session = profile.Find("role_session_name");
-  StatusOr<Credentials> found = IoError("");
-  if (!role.empty() && web.empty() && (first || !has_keys)) {
-    found = FromRole(profile, std::move(seen));
-  } else {
-    if (first && profile.settings->profile.empty()) {
-      const auto prefer = [](std::string& value, const char* name) {
-        if (std::string given = Environment(name); !given.empty()) value = std::move(given);
-      };
-      prefer(web, "AWS_WEB_IDENTITY_TOKEN_FILE");
-      prefer(role, "AWS_ROLE_ARN");
-      prefer(session, "AWS_ROLE_SESSION_NAME");
-    }
-    const bool sso =
-        std::ranges::any_of(std::initializer_list<const char*>{"sso_session", "sso_start_url",
-                                                               "sso_account_id", "sso_role_name"},
-                            [&](const char* name) { return !profile.Find(name).empty(); });
-    if (!web.empty()) {
-      found = FromWebIdentity(profile, web, role, session);
-    } else if (sso) {
-      found = FromSso(profile);
-    } else if (keys) {
-      return keys;
-    } else if (!profile.Find("login_session").empty()) {
-      return Unsupported("profile " + Quote(profile.name) +
-                         " is one of 'aws login', which is not "
-                         "read" +
-                         ByProcess(profile.name));
-    } else if (const std::string process = profile.Find("credential_process"); !process.empty()) {
-      ZT_ASSIGN_OR_RETURN(const std::string text, OutputOf(process, *profile.settings));
-      found = ParseCredentials(text);
-    } else {
-      return config_keys;
-    }
+  if (!role.empty() && web.empty() && (first || !has_keys))
+    return FromRole(profile, std::move(seen));
+  if (first && profile.settings->profile.empty()) {
+    const auto prefer = [](std::string& value, const char* name) {
+      if (std::string given = Environment(name); !given.empty()) value = std::move(given);
+    };
+    prefer(web, "AWS_WEB_IDENTITY_TOKEN_FILE");
+    prefer(role, "AWS_ROLE_ARN");
+    prefer(session, "AWS_ROLE_SESSION_NAME");
   }
-  if (!found.ok()) return found.status();
-  return std::optional(*std::move(found));
+  if (!web.empty()) return FromWebIdentity(profile, web, role, session);
+  for (const char* name : {"sso_session", "sso_start_url", "sso_account_id", "sso_role_name"}) {
+    if (!profile.Find(name).empty()) return FromSso(profile);
+  }
+  if (keys) return keys;
+  if (!profile.Find("login_session").empty())
+    return NotBuilt(profile, " is one of 'aws login', which is not read");
+  const std::string process = profile.Find("credential_process");
+  if (process.empty()) return config_keys;
+  ZT_ASSIGN_OR_RETURN(const std::string text, OutputOf(process, *profile.settings));
+  return ParseCredentials(text);
 }
 
 }  // namespace
@@ -449,7 +431,7 @@ StatusOr<Credentials> FindCredentials(const SharedSettings& settings) {
   if (!profile.missing.empty())
     return IoError(profile.missing + ", and there is no such file; name another, or unset it");
   ZT_ASSIGN_OR_RETURN(found, FromProfile(profile, {}));
-  if (found) return from("profile " + Quote(profile.name), *std::move(found));
+  if (found) return from(Of(profile), *std::move(found));
   if (!FirstSet({"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"})
            .empty()) {
     return from("the container", FromContainer(settings));
