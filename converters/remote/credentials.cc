@@ -38,10 +38,10 @@ std::string Of(const Profile& profile) { return "profile " + Quote(profile.name)
 
 // What is not built, and what to use for it.
 Status NotBuilt(const Profile& profile, const std::string& what) {
-  return Unsupported(Of(profile) + what +
-                     "; use a profile with 'credential_process = aws configure export-credentials "
-                     "--profile " +
-                     profile.name + "'");
+  return Unsupported(
+      Of(profile) + what +
+      "; use a profile with 'credential_process = aws configure export-credentials --profile " +
+      profile.name + "'");
 }
 
 StatusOr<Credentials> Checked(Credentials found, const std::string& expiration) {
@@ -267,8 +267,7 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
   for (const char* name : {"sso_start_url", "sso_region", "sso_account_id", "sso_role_name"}) {
     if (profile.Find(name).empty()) missing += std::string(" ") + name;
   }
-  if (!missing.empty())
-    return IoError(Of(profile) + " is one of SSO and lacks" + missing);
+  if (!missing.empty()) return IoError(Of(profile) + " is one of SSO and lacks" + missing);
   const std::string region = profile.Find("sso_region"), session = profile.Find("sso_session");
   const std::string key = session.empty() ? profile.Find("sso_start_url") : session;
   std::array<std::byte, SHA_DIGEST_LENGTH> digest;
@@ -311,15 +310,13 @@ Found FromSource(const Profile& profile, std::vector<std::string> seen) {
   const std::string source = profile.Find("source_profile"),
                     other = profile.Find("credential_source");
   if (source.empty() == other.empty())
-    return IoError(Of(profile) + " has role_arn and " +
-                   (source.empty() ? "neither" : "both") +
+    return IoError(Of(profile) + " has role_arn and " + (source.empty() ? "neither" : "both") +
                    " of source_profile and credential_source");
   if (other == "Environment") return FromEnvironment();
   if (other == "EcsContainer") return FromContainer(profile.settings);
   if (other == "Ec2InstanceMetadata") return FromInstance(profile.settings);
   if (!other.empty())
-    return IoError(Of(profile) + ": no credential_source is named " +
-                   Quote(other));
+    return IoError(Of(profile) + ": no credential_source is named " + Quote(other));
   ZT_ASSIGN_OR_RETURN(const Profile from, ReadProfile(profile.settings, source));
   if (!from.exists)
     return IoError("there is no profile " + Quote(source) + ", the source_profile of " +

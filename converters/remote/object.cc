@@ -52,58 +52,42 @@ std::optional<ContentRange> ParseContentRange(std::string_view text) {
 
 Status Changed() { return InvalidData("it was changed while it was read"); }
 
-Pin::Pin(std::optional<std::uint64_t> size, std::string etag)
-    : size_(size), etag_(StrongEtag(etag)) {}
+Pin::Pin(std::optional<std::uint64_t> size, std::string etag) : known_{size, StrongEtag(etag)} {}
 
 Status Pin::Check(const HttpHead& head, std::optional<std::uint64_t> size) {
-  std::string etag = StrongEtag(head.Find("etag")), modified;
-  if (etag.empty()) modified = head.Find("last-modified");
+  Known is{.size = size, .etag = StrongEtag(head.Find("etag"))};
+  if (is.etag.empty()) is.modified = head.Find("last-modified");
   const zt::internal::MutexLock lock(mutex_);
-  if (size && size_ && *size != *size_) {
-    const std::string was = std::to_string(*size_), is = std::to_string(*size);
+  Known& was = known_;
+  if (is.size && was.size && is.size != was.size) {
+    const std::string before = std::to_string(*was.size), now = std::to_string(*is.size);
     if (!answered_)
-      return InvalidData("its server listed it with " + was + " bytes, and it has " + is);
-    return InvalidData("it was changed while it was read: it had " + was + " bytes and has " + is);
+      return InvalidData("its server listed it with " + before + " bytes, and it has " + now);
+    return InvalidData("it was changed while it was read: it had " + before + " bytes and has " +
+                       now);
   }
-  if (answered_ ? etag != etag_ || modified != modified_
-                : !etag.empty() && !etag_.empty() && etag != etag_) {
+  if (answered_ ? is.etag != was.etag || is.modified != was.modified
+                : !is.etag.empty() && !was.etag.empty() && is.etag != was.etag) {
     return InvalidData(answered_ ? "it was changed while it was read: its ETag is another"
                                  : "it was changed after it was listed: its ETag is another");
   }
   answered_ = true;
-  if (size) size_ = size;
-  etag_ = std::move(etag);
-  modified_ = std::move(modified);
+  if (!is.size) is.size = was.size;
+  was = std::move(is);
   return OkStatus();
 }
 
-std::optional<std::uint64_t> Pin::size() const {
+Pin::Known Pin::known() const {
   const zt::internal::MutexLock lock(mutex_);
-  return size_;
+  return known_;
 }
 
-std::string Pin::etag() const {
-  const zt::internal::MutexLock lock(mutex_);
-  return etag_;
-}
-
-bool Pin::weak() const {
-  const zt::internal::MutexLock lock(mutex_);
-  return etag_.empty() && modified_.empty();
-}
-
-SharedPin Pins::Of(const std::string& name) {
-  const zt::internal::MutexLock lock(mutex_);
-  SharedPin& pin = pins_[name];
-  if (pin == nullptr) pin = std::make_shared<Pin>();
-  return pin;
-}
-
-void Pins::Add(const std::string& name, std::optional<std::uint64_t> size,
-               const std::string& etag) {
+SharedPin Pins::Of(const std::string& name, std::optional<std::uint64_t> size,
+                   const std::string& etag) {
   const zt::internal::MutexLock lock(mutex_);
   SharedPin& pin = pins_[name];
   if (pin == nullptr) pin = std::make_shared<Pin>(size, etag);
+  return pin;
 }
 
 void Pins::Forget(const std::string& name) {
@@ -151,7 +135,7 @@ std::string Said(const HttpAnswer& answer, std::string_view message) {
 StatusOr<HttpRequest> RemoteObject::GetRange(ByteRange range, const Pin& pin) const {
   ZT_ASSIGN_OR_RETURN(HttpRequest request, get());
   request.range = range;
-  const std::string etag = pins ? pin.etag() : "";
+  const std::string etag = pins ? pin.known().etag : "";
   if (!etag.empty()) request.fields.push_back("If-Match: " + etag);
   return request;
 }
@@ -162,7 +146,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins
   const SharedPin pin = pins.Of(object->name);
   // It was open before.
   if (pin->ranged) return RangedObject(object, pin, "");
-  const std::uint64_t listed = pin->size().value_or(kHead);
+  const std::uint64_t listed = pin->known().size.value_or(kHead);
   const std::uint64_t most = listed < kHead && !HasRoomForHead(listed) ? kLittleHead : kHead;
   HttpAnswer answer;
   bool whole = false;
@@ -206,7 +190,8 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins
   }
   ZT_RETURN_IF_ERROR(pin->Check(answer.head, range->total));
   pin->ranged = true;
-  if (pin->weak() && range->total > answer.text.size()) {
+  const Pin::Known known = pin->known();
+  if (known.etag.empty() && known.modified.empty() && range->total > answer.text.size()) {
     object->settings->Warn(
         object->name +
         ": its server gives neither an ETag nor a date, so a change while it is read is found "

@@ -141,7 +141,7 @@ class RangedBytes final : public ByteSource {
   RangedBytes(SharedObject object, SharedPin pin, std::string head)
       : object_(std::move(object)),
         pin_(std::move(pin)),
-        size_(pin_->size().value_or(0)),
+        size_(pin_->known().size.value_or(0)),
         segment_(std::min(object_->most_bytes, kMostSegment)),
         most_ahead_(object_->settings->read_ahead) {
     const MutexLock lock(shelf_->mutex);
@@ -175,11 +175,7 @@ class RangedBytes final : public ByteSource {
   }
 
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    if (offset > size_ || out.size() > size_ - offset) {
-      return InvalidData("it ends at byte " + std::to_string(size_) + ", " +
-                         std::to_string(out.size()) + " bytes from " + std::to_string(offset) +
-                         " were expected; the file is truncated");
-    }
+    if (offset > size_ || out.size() > size_ - offset) return EndsEarly(offset, out.size(), size_);
     const std::uint64_t end = offset + out.size();
     if (offset < kHead) {
       const MutexLock lock(shelf_->mutex);

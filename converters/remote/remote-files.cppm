@@ -20,35 +20,32 @@ namespace zt::remote::internal {
 // long as the run lasts and whichever source asks. Thread-safe.
 class Pin {
  public:
-  Pin() = default;
   Pin(std::optional<std::uint64_t> size, std::string etag);
   // kDataLoss if an answer, of an object of `size` bytes if that is known, belongs to another one.
   // The first answer sets what is not known.
   Status Check(const HttpHead& head, std::optional<std::uint64_t> size);
-  std::optional<std::uint64_t> size() const;
-  // Strong, or empty.
-  std::string etag() const;
-  // True if only a change of its size can be noticed.
-  bool weak() const;
+  struct Known {
+    std::optional<std::uint64_t> size = {};
+    std::string etag = {};      // strong, or empty
+    std::string modified = {};  // Last-Modified, if there is no strong ETag
+  };
+  Known known() const;
   // Whether the server has answered with a range of it.
   std::atomic<bool> ranged = false;
 
  private:
   mutable zt::internal::Mutex mutex_;
   bool answered_ ZT_GUARDED_BY(mutex_) = false;
-  std::optional<std::uint64_t> size_ ZT_GUARDED_BY(mutex_);
-  std::string etag_ ZT_GUARDED_BY(mutex_);
-  std::string modified_ ZT_GUARDED_BY(mutex_);  // Last-Modified, if there is no strong ETag
+  Known known_ ZT_GUARDED_BY(mutex_);
 };
 using SharedPin = std::shared_ptr<Pin>;
 
 // The pins of a store, by the names of objects.
 class Pins {
  public:
-  // The pin of an object, made if there is none.
-  SharedPin Of(const std::string& name);
-  // Pins an object as a listing has it, unless it is pinned already.
-  void Add(const std::string& name, std::optional<std::uint64_t> size, const std::string& etag);
+  // The pin of an object. If there is none, one is made, of what a listing says.
+  SharedPin Of(const std::string& name, std::optional<std::uint64_t> size = {},
+               const std::string& etag = "");
   void Forget(const std::string& name);
 
  private:

@@ -45,6 +45,7 @@ struct S3Name {
   std::string bucket, key;
 
   std::string url() const { return "s3://" + bucket + "/" + key; }
+  bool is_folder() const { return key.empty() || key.ends_with('/'); }
 };
 // Parses "s3://bucket/key". The key is not decoded.
 StatusOr<S3Name> ParseS3(const std::string& url);

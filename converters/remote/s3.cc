@@ -66,39 +66,37 @@ Refusal MeaningOf(std::string_view code) {
 // Adds the headers of the options to those of a request.
 Status AddHeaders(const std::vector<std::string>& given, bool creates,
                   std::vector<std::string>& fields) {
-  constexpr std::string_view kAlways[] = {"request-payer", "expected-bucket-owner"};
-  constexpr std::string_view kCreates[] = {"server-side-encryption",
-                                           "server-side-encryption-aws-kms-key-id",
-                                           "server-side-encryption-context",
-                                           "server-side-encryption-bucket-key-enabled",
-                                           "storage-class",
-                                           "acl",
-                                           "tagging",
-                                           "object-lock-mode",
-                                           "object-lock-retain-until-date",
-                                           "object-lock-legal-hold"};
+  constexpr std::string_view kNames[] = {"request-payer",
+                                         "expected-bucket-owner",
+                                         "server-side-encryption",
+                                         "server-side-encryption-aws-kms-key-id",
+                                         "server-side-encryption-context",
+                                         "server-side-encryption-bucket-key-enabled",
+                                         "storage-class",
+                                         "acl",
+                                         "tagging",
+                                         "object-lock-mode",
+                                         "object-lock-retain-until-date",
+                                         "object-lock-legal-hold"};
+  constexpr std::ptrdiff_t kAlways = 2;  // so many come with every request
   constexpr std::string_view kPrefix = "x-amz-";
   for (const std::string& each : given) {
     const std::size_t equal = std::min(each.find('='), each.size());
     const std::string name = Lower(each.substr(0, equal));
     const std::string_view rest = std::string_view(name).substr(name.starts_with(kPrefix) ? 6 : 0);
-    const bool always = std::ranges::find(kAlways, rest) != std::end(kAlways);
-    if (!name.starts_with(kPrefix) ||
-        (!always && std::ranges::find(kCreates, rest) == std::end(kCreates))) {
-      std::string known;
-      for (const auto names : {std::span<const std::string_view>(kAlways),
-                               std::span<const std::string_view>(kCreates)}) {
-        for (const std::string_view one : names)
-          known += (known.empty() ? " x-amz-" : ", x-amz-") + std::string(one);
-      }
+    const auto* const known = std::ranges::find(kNames, rest);
+    if (!name.starts_with(kPrefix) || known == std::end(kNames)) {
+      std::string all;
+      for (const std::string_view one : kNames)
+        all += (all.empty() ? " x-amz-" : ", x-amz-") + std::string(one);
       return InvalidArgument("no header of S3 that can be set is named " + Quote(name) +
-                             "; these are:" + known);
+                             "; these are:" + all);
     }
     const std::string value = each.substr(std::min(equal + 1, each.size()));
     const bool plain = std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; });
     if (Trimmed(value).empty() || !plain)
       return InvalidArgument("the header " + name + " needs a value of plain text");
-    if (always || creates) fields.push_back(name + ": " + value);
+    if (known - std::begin(kNames) < kAlways || creates) fields.push_back(name + ": " + value);
   }
   return OkStatus();
 }

@@ -42,7 +42,7 @@ StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const std::st
 
 StatusOr<S3Name> ParseFolder(const std::string& url) {
   ZT_ASSIGN_OR_RETURN(S3Name folder, ParseS3(url));
-  if (!folder.key.empty() && !folder.key.ends_with('/')) folder.key += '/';
+  if (!folder.is_folder()) folder.key += '/';
   return folder;
 }
 
@@ -52,8 +52,7 @@ class S3Files final : public Scheme {
       : client_(std::make_shared<S3Client>(std::move(settings))) {}
   StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) override {
     ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
-    if (name.key.empty() || name.key.ends_with('/'))
-      return InvalidArgument("it is a folder, a file is needed");
+    if (name.is_folder()) return InvalidArgument("it is a folder, a file is needed");
     return OpenObject({.settings = client_->settings(),
                        .name = url,
                        .get = [client = client_, name] { return client->Make({.name = name}); },
@@ -65,7 +64,7 @@ class S3Files final : public Scheme {
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
-    if (name.key.empty() || name.key.ends_with('/')) return true;
+    if (name.is_folder()) return true;
     if (HasExtension(name.key)) return false;
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
     ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(*client_, folder, "", false, 1, false));
@@ -99,7 +98,7 @@ class S3Files final : public Scheme {
   }
   StatusOr<std::optional<bool>> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
-    if (name.key.empty() || name.key.ends_with('/')) return false;
+    if (name.is_folder()) return false;
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_->Send({.method = "HEAD", .name = name}));
     ZT_RETURN_IF_ERROR(answer.status);
     if (answer.head.status == 404) return false;
@@ -109,8 +108,7 @@ class S3Files final : public Scheme {
   StatusOr<std::unique_ptr<Sink>> Create(const std::string& url, const FileSinkOptions& options,
                                          std::function<void()> forget) override {
     ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
-    if (name.key.empty() || name.key.ends_with('/'))
-      return InvalidArgument("the output is a folder; name a file");
+    if (name.is_folder()) return InvalidArgument("the output is a folder; name a file");
     return CreateUpload(client_, url, std::move(name), options, std::move(forget));
   }
 

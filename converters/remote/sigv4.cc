@@ -85,12 +85,12 @@ void Sign(const ToSign& request, const Credentials& credentials, std::int64_t ti
   }
   const std::string text = request.method + "\n" + request.path + "\n" + QueryText(request.query) +
                            "\n" + lines + "\n" + names + "\n" + request.payload;
-  const std::string scope = date + "/" + request.region + "/" + request.service + "/aws4_request";
-  std::string key = "AWS4" + credentials.secret;
-  for (const std::string_view part :
-       {std::string_view(date), std::string_view(request.region), std::string_view(request.service),
-        std::string_view("aws4_request")})
+  std::string key = "AWS4" + credentials.secret, scope;
+  for (const std::string& part :
+       {date, request.region, request.service, std::string("aws4_request")}) {
     key = Hmac(std::move(key), part);
+    scope += (scope.empty() ? "" : "/") + part;
+  }
   const std::string signature =
       Hmac(key, std::string("AWS4-HMAC-SHA256\n") + stamp + "\n" + scope + "\n" + Sha256Hex(text));
   fields.push_back("Authorization: AWS4-HMAC-SHA256 Credential=" + credentials.id + "/" + scope +

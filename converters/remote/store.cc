@@ -54,7 +54,7 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
     const auto scheme = SchemeOf(url);
     if (!scheme.ok() || !(*scheme)->IsFolder(url).value_or(false)) return false;
     const MutexLock lock(mutex_);
-    folders_.insert(WithoutSlashes(url));
+    folders_[WithoutSlashes(url)] = OkStatus();
     return true;
   }
   bool Exists(const std::string& url) override {
@@ -134,7 +134,7 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
       const Status status = Ask(folder, false).status();
       if (status.ok()) return IsThere(url);
       const MutexLock lock(mutex_);
-      doubts_.emplace(folder, status);
+      folders_[folder] = status;
       return status;
     }
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
@@ -176,14 +176,15 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
     const std::string folder = WithoutSlashes(url);
     {
       const MutexLock lock(mutex_);
-      if (const auto doubt = doubts_.extract(folder)) return doubt.mapped();
+      const auto known = folders_.find(folder);
+      if (known != folders_.end()) ZT_RETURN_IF_ERROR(std::exchange(known->second, OkStatus()));
     }
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
     ZT_ASSIGN_OR_RETURN(Listing asked, scheme->List(url, below));
     asked.below = asked.below || below;
     std::ranges::sort(asked.files, {}, &ListPage::Key::key);
     for (const ListPage::Key& file : asked.files)
-      pins_.Add(folder + "/" + file.key, file.bytes, file.etag);
+      pins_.Of(folder + "/" + file.key, file.bytes, file.etag);
     auto listing = std::make_shared<const Listing>(std::move(asked));
     const MutexLock lock(mutex_);
     listings_[folder] = listing;
@@ -196,8 +197,8 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
   Mutex mutex_;
   std::deque<std::pair<std::string, std::shared_ptr<ByteSource>>> open_ ZT_GUARDED_BY(mutex_);
   std::map<std::string, SharedListing> listings_ ZT_GUARDED_BY(mutex_);
-  std::set<std::string> folders_ ZT_GUARDED_BY(mutex_);  // that were found to be folders
-  std::map<std::string, Status> doubts_ ZT_GUARDED_BY(mutex_);
+  // What was found to be folders; why one could not be listed, until that is told.
+  std::map<std::string, Status> folders_ ZT_GUARDED_BY(mutex_);
 };
 
 constexpr std::size_t kMostListed = 500'000, kMostEmpty = 300, kMostWarned = 1024;

@@ -60,11 +60,7 @@ class StreamedBytes final : public ByteSource {
     if (offset < position_) return CannotGoBack(position_, offset);
     while (!out.empty()) {
       ZT_ASSIGN_OR_RETURN(const bool more, Fill());
-      if (!more) {
-        return InvalidData("it ends at byte " + std::to_string(position_) + ", " +
-                           std::to_string(out.size()) + " bytes from " + std::to_string(offset) +
-                           " were expected; the file is truncated");
-      }
+      if (!more) return EndsEarly(offset, out.size(), position_);
       const std::span<const std::byte> piece = std::span(piece_).subspan(at_);
       if (position_ < offset) {
         Pass(std::min<std::uint64_t>(piece.size(), offset - position_));

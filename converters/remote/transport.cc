@@ -2,6 +2,8 @@
 module;
 
 #include <arpa/inet.h>
+#include <curl/curl.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -9,7 +11,6 @@ module;
 
 #include "core/status_macros.h"
 #include "core/thread_annotations.h"
-#include "remote/curl.h"
 
 module zt.remote;
 
@@ -25,6 +26,67 @@ using zt::internal::Mutex;
 using zt::internal::MutexLock;
 
 namespace {
+
+// The functions of libcurl in use, from the loaded library; null until LoadCurl has succeeded.
+// clang-format off
+#define ZT_CURL_FUNCTIONS(X) \
+  X(easy_init) X(easy_setopt) X(easy_getinfo) X(easy_cleanup) X(easy_pause) X(easy_strerror) \
+  X(slist_append) X(slist_free_all) X(multi_init) X(multi_add_handle) X(multi_remove_handle) \
+  X(multi_perform) X(multi_poll) X(multi_wakeup) X(multi_info_read) X(multi_cleanup)
+// clang-format on
+
+struct Curl {
+#define ZT_CURL_POINTER(name) decltype(&::curl_##name) name = nullptr;
+  ZT_CURL_FUNCTIONS(ZT_CURL_POINTER)
+#undef ZT_CURL_POINTER
+};
+
+// The oldest version with CURLOPT_PROTOCOLS_STR.
+constexpr unsigned kOldest = 0x075500;
+
+template <typename Function>
+bool Find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+bool FindAll(void* library, Curl& curl) {
+#define ZT_CURL_FIND(name) Find(library, "curl_" #name, curl.name)&&
+  return ZT_CURL_FUNCTIONS(ZT_CURL_FIND) true;
+#undef ZT_CURL_FIND
+}
+
+struct Loaded {
+  Curl curl;
+  const char* problem = nullptr;
+};
+
+Loaded Load() {
+  Loaded loaded;
+  void* library = ::dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) library = ::dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    loaded.problem = "URLs need libcurl, which is not installed (Debian: apt install libcurl4)";
+    return loaded;
+  }
+  decltype(&::curl_version_info) version = nullptr;
+  decltype(&::curl_global_init) init = nullptr;
+  if (!Find(library, "curl_version_info", version) || !Find(library, "curl_global_init", init) ||
+      !FindAll(library, loaded.curl) || version(CURLVERSION_NOW)->version_num < kOldest) {
+    loaded.problem = "URLs need libcurl 7.85 or newer; the one that is installed is older";
+  } else if (init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+    loaded.problem = "libcurl cannot be set up";
+  }
+  return loaded;
+}
+
+// The library, loaded by the first call, so that other runs start without it. Null if no usable one
+// is installed; `problem` says why.
+const Curl* LoadCurl(const char*& problem) {
+  static const Loaded loaded = Load();
+  problem = loaded.problem;
+  return loaded.problem == nullptr ? &loaded.curl : nullptr;
+}
 
 using Clock = Exchange::Clock;
 using Running = std::shared_ptr<Exchange>;

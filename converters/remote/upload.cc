@@ -79,16 +79,16 @@ class Upload final : public Sink {
     expected_ = part;
     const std::string may = "it may have " + std::to_string(bytes) + " bytes, more than ";
     if (given != 0 && bytes > given * kMostParts) {
-      failure_ = WithAdvice(InvalidArgument(may + std::to_string(kMostParts) +
-                                            " parts of the size that was given; it takes " +
-                                            std::to_string(bytes / kMostParts / kMiB + 1) +
-                                            "MiB or more"),
-                            Advice::kPartSize);
+      failure_ =
+          WithAdvice(InvalidArgument(may + std::to_string(kMostParts) +
+                                     " parts of the size that was given; it takes " +
+                                     std::to_string(bytes / kMostParts / kMiB + 1) + "MiB or more"),
+                     Advice::kPartSize);
     } else if (part > kMostPart) {
       failure_ = WithAdvice(InvalidArgument(may + "an object of S3 can"), Advice::kShards);
     } else if (part > kLeastPart && given == 0) {
-      Warn(url_ + ": it is sent in parts of " + std::to_string(part / kMiB) +
-           " MiB, which take " + std::to_string(part * (kInFlight + 1) / kMiB) +
+      Warn(url_ + ": it is sent in parts of " + std::to_string(part / kMiB) + " MiB, which take " +
+           std::to_string(part * (kInFlight + 1) / kMiB) +
            " MiB of memory; several smaller files take less");
     }
   }
@@ -341,7 +341,9 @@ class Upload final : public Sink {
       return FailedPrecondition("the upload has other bytes than were announced");
     const Status status = id_.empty() ? PutWhole(total) : CompleteParts(total);
     forget_();
-    Set(status.ok() ? State::kPublished : unknown_ ? State::kUnknown : State::kWritten,
+    Set(status.ok() ? State::kPublished
+        : unknown_  ? State::kUnknown
+                    : State::kWritten,
         status.ok() ? "" : Id());
     if (status.ok() && id_.empty() && client_.settings()->resume) {
       const auto earlier = FindUpload(client_, s3_);
@@ -362,13 +364,12 @@ class Upload final : public Sink {
   Status PutWhole(std::uint64_t total) {
     ZT_RETURN_IF_ERROR(Enter(State::kPublishing));
     const std::span<const std::byte> body = current_.bytes().first(filled_);
-    S3Request request{
-        .method = "PUT",
-        .name = s3_,
-        .fields = Meta(),
-        .body = body,
-        .creates = true,
-        .tune = [](HttpRequest& made) { made.fresh = true; }};
+    S3Request request{.method = "PUT",
+                      .name = s3_,
+                      .fields = Meta(),
+                      .body = body,
+                      .creates = true,
+                      .tune = [](HttpRequest& made) { made.fresh = true; }};
     if (SendsChecksums(client_))
       request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
     return Settle(request, total);
@@ -439,9 +440,9 @@ class Upload final : public Sink {
       const bool gone = code == "NoSuchUpload" || code == "ConditionalRequestConflict";
       if (again && !(gone && !id_.empty()) && tries < kMostTries && known) continue;
       unknown_ = known ? answer.lost || (silent && !id_.empty()) : doubt;
-      const Status why =
-          id_.empty() ? Refused(answer, "PUT")
-                      : Refused(answer, "the completion", "a CompleteMultipartUploadResult");
+      const Status why = id_.empty()
+                             ? Refused(answer, "PUT")
+                             : Refused(answer, "the completion", "a CompleteMultipartUploadResult");
       if (unknown_) {
         return WithAdvice(IoError("whether it was published is not known: " + Message(why) +
                                   LookAtIt(*progress_, Id())),

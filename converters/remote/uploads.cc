@@ -159,8 +159,7 @@ std::string KeptParts(const Progress& upload, const std::string& id, bool exists
 
 std::string LookAtIt(const Progress& upload, const std::string& id) {
   return "; look at the object, or write it again" +
-         (id.empty() ? ""
-                     : "; parts may be left, which cost money; " + RemoveThem(upload, id));
+         (id.empty() ? "" : "; parts may be left, which cost money; " + RemoveThem(upload, id));
 }
 
 std::string EndUpload(const Progress& upload, const std::string& id, int tries) {

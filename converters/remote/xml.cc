@@ -11,14 +11,10 @@ namespace {
 // Appends a code point as UTF-8; an invalid one becomes the replacement character.
 void AppendPoint(std::uint32_t point, std::string& out) {
   if (point == 0 || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff)) point = 0xfffd;
-  if (point < 0x80) {
-    out += static_cast<char>(point);
-    return;
-  }
-  int more = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
-  const std::uint32_t lead = more == 1 ? 0xc0 : more == 2 ? 0xe0 : 0xf0;
-  out += static_cast<char>(lead | point >> (6 * more));
-  while (more-- > 0) out += static_cast<char>(0x80 | (point >> (6 * more) & 0x3f));
+  const int more = point < 0x80 ? 0 : point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
+  constexpr std::uint32_t kLeads[] = {0, 0xc0, 0xe0, 0xf0};
+  out += static_cast<char>(kLeads[more] | point >> (6 * more));
+  for (int left = more; left-- > 0;) out += static_cast<char>(0x80 | (point >> (6 * left) & 0x3f));
 }
 
 // The name of a tag's element, without its prefix.
@@ -91,25 +87,19 @@ bool ScanXml(std::string_view xml,
     if (tag.starts_with(kRaw)) text += tag.substr(kRaw.size());
     if (tag.starts_with('?') || tag.starts_with('!')) continue;
     const std::string element = std::exchange(text, {});
-    if (tag.starts_with('/')) {
-      const std::string_view name = NameOf(tag.substr(1));
-      if (open.empty() || open.back() != name) return false;
-      if (leaf) each(name, element);
-      if (end) end(name);
-      open.pop_back();
-      leaf = false;
-      continue;
+    const bool closes = tag.starts_with('/');
+    const std::string_view name = NameOf(closes ? tag.substr(1) : tag);
+    if (!closes) {
+      if (name.empty() || open.size() > 32) return false;
+      open.push_back(name);
+      leaf = true;
+      if (!tag.ends_with('/')) continue;
     }
-    const std::string_view name = NameOf(tag);
-    if (name.empty() || open.size() > 32) return false;
-    if (tag.ends_with('/')) {
-      each(name, "");
-      if (end) end(name);
-      leaf = false;
-      continue;
-    }
-    open.push_back(name);
-    leaf = true;
+    if (open.empty() || open.back() != name) return false;
+    if (leaf) each(name, closes ? element : "");
+    if (end) end(name);
+    open.pop_back();
+    leaf = false;
   }
   return open.empty();
 }

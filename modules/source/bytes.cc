@@ -18,13 +18,13 @@ namespace zt {
 
 using internal::Retry;
 
-namespace {
-
 Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end) {
   return InvalidData("it ends at byte " + std::to_string(end) + ", " + std::to_string(wanted) +
                      " bytes from " + std::to_string(offset) +
                      " were expected; the file is truncated");
 }
+
+namespace {
 
 // The properties that change if a file is written to, or if another file takes its name.
 struct FileStamp {

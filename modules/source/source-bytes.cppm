@@ -69,6 +69,9 @@ bool IsPipe(const std::string& path);
 // Opens an input that is standard input or a pipe; waits for a named pipe's writer, as `cat` does.
 StatusOr<std::shared_ptr<ByteSource>> OpenPipe(const std::string& path);
 
+// The error of bytes that end at `end`, where `wanted` bytes from `offset` are to be read: kDataLoss.
+Status EndsEarly(std::uint64_t offset, std::uint64_t wanted, std::uint64_t end);
+
 // The error of a pipe at `position` that is to read an earlier `offset`: kUnimplemented.
 Status CannotGoBack(std::uint64_t position, std::uint64_t offset);
 
