@@ -1,11 +1,13 @@
-"""Tables and pictures of what bench/compare.py measured: BENCHMARKS.md, benchmarks/*.svg.
+"""Tables and pictures of what bench/compare.py measured: BENCHMARKS.md, benchmarks/details.md, benchmarks/*.svg.
 
-What a person has to say about the figures stands in docs/benchmarks/notes.md, which is put in as it is.
+What a person has to say about the figures stands in docs/benchmarks/notes.md, which is put in as it is: what follows the
+line DETAILS into details.md.
 """
 import pathlib
 import re
 
 LIMIT_MIB = 96
+DETAILS = "<!-- details -->"
 # One look for each contender in every picture; the colours are Okabe and Ito's, told apart by the colour-blind too.
 COLORS = {"cp": "#999999", "numpy.save": "#CC79A7", "safetensors (Python)": "#000000", "zstd -1": "#009E73",
           "ztstream": "#0072B2", "ztstream --zstd": "#D55E00", "ztstream --zstd=huffman": "#E69F00",
@@ -57,7 +59,8 @@ def verdict(goal):
     return f"missed by {by:.0f} %" if by >= 10 else f"missed by {by:.2g} %"
 
 
-def goals_table(results):
+def goals_rows(results):
+    """A row for each goal, which ends in whether it is met."""
     rows = []
     for step, result in section(results, "goals").items():
         goals = result["goals"]
@@ -73,6 +76,10 @@ def goals_table(results):
             else:
                 rows.append([goal["what"], bound, f"{goal['value']:.{6 if 0.999 < goal['value'] < 1.001 else 3}g}{goal['unit']}",
                              "; ".join(filter(None, (verdict(goal), goal["note"])))])
+    return rows
+
+
+def goals_table(rows):
     return table(["goal", "bound", "measured", ""], rows)
 
 
@@ -122,46 +129,62 @@ def start_of_python(results):
     return f"Rows of programs in Python include start-up and the import of numpy ({took})."
 
 
+def picture(pictures, name, text, folder=""):
+    return [f"![{text}]({folder}{name}.svg)", ""] if name in pictures else []
+
+
+def joined(out):
+    return "\n".join(out).rstrip("\n") + "\n"
+
+
 def document(results, pictures, notes):
-    """The text of BENCHMARKS.md."""
+    """The text of BENCHMARKS.md: what a user asks."""
     loads = [step["load"] for step in results["steps"].values()]
     first, _, rest = ("\n" + notes).partition("\n## ")
     out = ["# Benchmarks", "", *[line for line in [first.strip(), ""] if first.strip()], "## How was it measured?", "",
-           "`bench/compare.py` measures and writes this page (`--help` says how). The explanations are from",
-           "`docs/benchmarks/notes.md`. [results.json](benchmarks/results.json) has every row that was measured.", "",
-           "All is of one machine. Contenders run in turn, in a random order each time. Figures are medians. Absolute times",
-           "move with the machine, ratios less. A later sitting replaces the steps that it measures.", start_of_python(results), ""]
+           "`bench/compare.py` measures and writes this page. [results.json](benchmarks/results.json) has every row.", "",
+           "Contenders run in turn, in a random order each time. Figures are medians. Absolute times move with the machine,",
+           "ratios less. A later sitting replaces the steps that it measures.", start_of_python(results), ""]
     out += table(["machine", ""], [*((key, str(value).partition(";")[0]) for key, value in results["machine"].items()),
                                    *results["settings"].items(),
                                    ("load average", f"{min(loads)} to {max(loads)}")])
-    out += ["## Which goals are met?", ""] + goals_table(results)
+    rows = goals_rows(results)
+    missed = [row for row in rows if not row[-1].startswith("met")]
+    out += ["## Which goals are missed?", "",
+            f"{len(rows) - len(missed)} of {len(rows)} goals are met. [Details](benchmarks/details.md) lists those, and says why others are not.", ""]
+    out += goals_table(missed) if missed else []
     failed = {name: step["error"] for name, step in results["steps"].items() if "error" in step}
     if failed:
         out += ["## Not measured", ""] + [f"- {name}: {error}" for name, error in failed.items()] + [""]
-
-    def picture(name, text):
-        return [f"![{text}](benchmarks/{name}.svg)", ""] if name in pictures else []
-
     out += ["## How fast is each way?", "", "Warm page cache and not synced, unless the row says so.", ""]
     out += workloads_table(section(results, "throughput"))
-    out += picture("throughput", "Throughput of every contender by workload")
-    out += picture("cache-and-disk", "The same with cold cache and with sync")
-    out += picture("threads", "Throughput by number of threads: bf16, to nowhere")
+    for name, text in (("throughput", "Throughput of every contender by workload"),
+                       ("cache-and-disk", "The same with cold cache and with sync"),
+                       ("threads", "Throughput by number of threads: bf16, to nowhere")):
+        out += picture(pictures, name, text, "benchmarks/")
     if steps := section(results, "threads"):
         out += threads_table(steps)
-    out += picture("ratio", "Size of the output against speed, by setting")
-    out += picture("growth", "Seconds by bytes and by number of tensors: holes, to nowhere")
-    out += picture("memory", "Peak resident memory by bytes and by number of tensors")
+    for name, text in (("ratio", "Size of the output against speed, by setting"),
+                       ("growth", "Seconds by bytes and by number of tensors: holes, to nowhere"),
+                       ("memory", "Peak resident memory by bytes and by number of tensors")):
+        out += picture(pictures, name, text, "benchmarks/")
     if growth := section(results, "growth"):
         worse = [f"{name}: {text}" for name, step in growth.items() for text in worse_than_linear(measured(step["rows"]))]
         out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
+    return joined(out + ["## " + rest.strip()] * bool(rest))
+
+
+def details(results, pictures, notes):
+    """The text of benchmarks/details.md: what a developer asks."""
+    out = ["# Details of the benchmarks", "", "[BENCHMARKS](../BENCHMARKS.md) says how it was measured. The words are from `notes.md`.", "",
+           "## Which goals are met?", ""]
+    out += goals_table([row for row in goals_rows(results) if row[-1].startswith("met")])
     if rows := results["steps"].get("goals/workers", {}).get("rows"):
         out += ["## What if there were more cores?", "",
                 "Work is replaced by sleeps of equal length, to show the cost of scheduling alone (`bench/scaling.cc`).",
                 "*busy*: how many workers worked. *feeds*: how many the one thread that hands out the work could keep busy.", ""]
-        out += picture("workers", "Share of simulated workers that is busy, by their number") + workers_table(rows)
-    out += ["## " + rest.strip()] * bool(rest)
-    return "\n".join(out).rstrip("\n") + "\n"
+        out += picture(pictures, "workers", "Share of simulated workers that is busy, by their number") + workers_table(rows)
+    return joined(out + [notes.strip()])
 
 
 # ---- pictures ----------------------------------------------------------------------------------------------------
@@ -344,7 +367,7 @@ class Pictures:
 
 
 def write(results, docs):
-    """BENCHMARKS.md and the pictures, of what there is."""
+    """The pages and the pictures, of what there is."""
     folder = docs / "benchmarks"
     names = []
     try:
@@ -356,5 +379,6 @@ def write(results, docs):
         print("no new pictures: python3-matplotlib is not installed")
         names = [path.stem for path in folder.glob("*.svg")]
     notes = folder / "notes.md"
-    text = document(results, names, notes.read_text() if notes.exists() else "")
-    pathlib.Path(docs / "BENCHMARKS.md").write_text(text)
+    for_users, _, for_developers = (notes.read_text() if notes.exists() else "").partition(DETAILS + "\n")
+    pathlib.Path(docs / "BENCHMARKS.md").write_text(document(results, names, for_users))
+    pathlib.Path(folder / "details.md").write_text(details(results, names, for_developers))

@@ -3,6 +3,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import unittest
@@ -27,7 +28,7 @@ class Compare(support.EndToEnd):
         return json.loads(self.path("benchmarks/results.json").read_text())["steps"]
 
     def page(self):
-        return self.path("BENCHMARKS.md").read_text()
+        return self.path("BENCHMARKS.md").read_text() + self.path("benchmarks/details.md").read_text()
 
     def test_steps_are_kept_and_joined(self):
         steps = self.compare("--list").split()
@@ -56,6 +57,12 @@ class Compare(support.EndToEnd):
         self.compare("--draw")
         self.assertEqual(self.page(), before)
         self.assertEqual([name for name in self.entries() if name.startswith("ztstream-compare-")], [])
+
+    def test_the_page_is_what_is_made_of_the_results(self):
+        shutil.copytree(ROOT / "docs/benchmarks", self.path("benchmarks"))
+        self.compare("--draw")
+        self.assertEqual(self.page(), (ROOT / "docs/BENCHMARKS.md").read_text() + (ROOT / "docs/benchmarks/details.md").read_text(),
+                         "not current: run bench/compare.py --draw")
 
     def test_failures_are_reported_and_the_rest_goes_on(self):
         wrong = self.put("wrong", b"#!/bin/sh\necho 'Error: out of luck' >&2\nexit 3\n")
