@@ -159,7 +159,10 @@ std::string VersionText(const Args& args) {
   json["writes"] = "zTensor 2.0, 1.2.0, 1.1.0, 0.1.0";
   json["reads"] = FormatTitles();
   json["packages"] = packages;
-  json["built_on"] = ZT_PACKAGES;
+  std::string built_on = ZT_PACKAGES;  // in lines of a screen
+  if (const std::size_t at = built_on.find('\n'); at != built_on.npos)
+    built_on.replace(at, built_on.find_first_not_of("\n ", at) - at, " ");
+  json["built_on"] = built_on;
   json["simd"] = SimdTargets();
   if (args.json) return Dump(json);
   std::string targets;

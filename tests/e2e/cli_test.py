@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import unicodedata
 import unittest
 import zipfile
 
@@ -899,6 +900,7 @@ class CommandLine(support.EndToEnd):
         self.assertEqual(self.succeed("help", "convert"), help_text)
         self.assertEqual(self.succeed("help"), self.succeed("--help"))
         self.assertEqual(self.succeed("inspect", "--version"), self.succeed("--version"))
+        self.assertNotIn("\\n", self.succeed("--version", "--json").decode().rstrip("\n"))
         self.assertEqual(self.succeed("--help", "convert"), help_text)
         for words in (["-qfo", "oo.zt", "convert", self.source], ["convert", "-qf", "-o", "oo.zt", "--", self.source],
                       ["convert", "-T1", self.source, "-fqo", "oo.zt"]):
@@ -1004,6 +1006,15 @@ class Inspect(support.EndToEnd):
         plan = self.succeed("convert", "-n", tied).decode()
         self.assertRegex(plan, r"\n[ab]  f32 \[1\]  4 B  = [ab]\n")
         self.assertIn("plan: zTensor 1.2, 2 of 2 tensors, 4 B in, 4 B out, 1 shared with others\n", plan)
+
+    def test_columns_under_wide_names(self):
+        """Letters of two columns, and marks of none, move nothing."""
+        names = ["a", "層.重み", "모델", "e\u0301te\u0301", "\uff57"]
+        source = self.safetensors("wide.safetensors", {name: ("F32", [2], bytes(8)) for name in names})
+        rows = [line for line in self.succeed("inspect", source).decode().splitlines() if " dense " in line]
+        self.assertEqual(sorted(row.split()[0] for row in rows), sorted(names))
+        self.assertEqual({sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF")
+                              for each in row.partition("  f32")[0]) for row in rows}, {7}, rows)
 
     def test_names_are_cut_to_the_terminal(self):
         name = "model.layers.17." + "very_long_" * 12 + "end.weight"
