@@ -24,7 +24,6 @@ import :files;
 import :http;
 import :s3;
 import :sigv4;
-import :url;
 import zt.core;
 
 namespace zt::remote::internal {

@@ -9,7 +9,6 @@ module zt.remote;
 
 import zt.std;
 import :http;
-import :url;
 import zt.core;
 
 namespace zt::remote::internal {

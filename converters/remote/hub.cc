@@ -12,7 +12,6 @@ import :files;
 import :http;
 import :options;
 import :s3;
-import :url;
 import zt.core;
 import zt.sink;
 import zt.source;

@@ -10,7 +10,6 @@ module zt.remote;
 
 import zt.std;
 import :s3;
-import :url;
 import zt.core;
 import zt.source;
 

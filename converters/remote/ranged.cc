@@ -9,7 +9,6 @@ module zt.remote;
 import zt.std;
 import :files;
 import :http;
-import :url;
 import zt.core;
 import zt.pipeline;
 import zt.source;

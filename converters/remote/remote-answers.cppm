@@ -1,5 +1,5 @@
-// zt.remote:answers — parsers for the answers of servers, which are not trusted. For the module,
-// its tests and its fuzz target.
+// zt.remote:answers — parsers for URLs and for the answers of servers, which are not trusted, and the
+// small parts of texts. For the module, its tests and its fuzz target.
 export module zt.remote:answers;
 
 import zt.std;
@@ -38,6 +38,17 @@ struct Url {
 // Parses a URL, of a user or of a redirect, and removes its fragment. kInvalidArgument if it is not
 // a URL, or if it holds a name or password.
 StatusOr<Url> ParseUrl(std::string_view text);
+// The host without its port and brackets.
+std::string_view HostName(const Url& url);
+// The host as the field Host has it: without the port of the scheme.
+std::string HostField(const Url& url);
+// True if the text is an address of this machine: 127.0.0.0/8, ::1, 0.0.0.0; or, with `link`, one
+// of its link, as those of metadata servers are.
+bool IsLocal(std::string_view address, bool link = true);
+// True for a host name or address of this machine.
+bool IsLoopback(const Url& url);
+// True if the host is an address, not a name.
+bool IsAddress(const Url& url);
 
 // Parses "bytes 0-9/100"; nullopt for anything else.
 struct ContentRange {
@@ -95,5 +106,20 @@ extern "C++" bool JsonStrings(std::string_view text, std::span<const std::string
 // such a page.
 extern "C++" bool JsonTree(std::string_view text,
                            std::vector<std::pair<std::string, std::uint64_t>>& files);
+
+// Quotes `text` as one word of a shell command.
+std::string ShellQuoted(std::string_view text);
+// `text` without blanks around it.
+std::string_view Trimmed(std::string_view text);
+std::string Lower(std::string_view text);
+std::string Hex(std::span<const std::byte> bytes);
+// A number without sign; nullopt if `text` is anything else.
+std::optional<std::uint64_t> NumberOf(std::string_view text);
+// Without those at its end.
+std::string WithoutSlashes(std::string text);
+// A variable of the environment; empty if it is not set.
+std::string Environment(const char* name);
+// The first of these that is set and not empty.
+std::string FirstSet(std::initializer_list<const char*> names);
 
 }  // namespace zt::remote::internal

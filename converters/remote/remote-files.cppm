@@ -9,7 +9,6 @@ import zt.std;
 import :answers;
 import :http;
 import :options;
-import :url;
 import zt.core;
 import zt.sink;
 import zt.source;
@@ -91,8 +90,6 @@ Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin);
 std::shared_ptr<ByteSource> RangedObject(SharedObject object, SharedPin pin, std::string head);
 // True if `bytes` more first bytes fit into the limit on those that all open objects hold.
 bool HasRoomForHead(std::uint64_t bytes);
-// An object of a server without ranges, as a pipe.
-std::shared_ptr<ByteSource> StreamObject(SharedObject object, SharedPin pin);
 
 // The common part of Explain: the status and the message of the server, in one line.
 std::string Said(const HttpAnswer& answer, std::string_view message);
@@ -121,7 +118,6 @@ class Scheme {
                                                  const FileSinkOptions& options,
                                                  std::function<void()> forget) = 0;
 };
-std::unique_ptr<Scheme> MakeWeb(SharedSettings settings);
 std::unique_ptr<Scheme> MakeS3(SharedSettings settings);
 std::unique_ptr<Scheme> MakeHub(SharedSettings settings);
 

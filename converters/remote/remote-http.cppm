@@ -5,7 +5,6 @@ module zt.remote:http;
 import zt.std;
 import :answers;
 import :options;
-import :url;
 import zt.core;
 import zt.source;
 

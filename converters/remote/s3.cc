@@ -11,7 +11,6 @@ import zt.std;
 import :files;
 import :http;
 import :s3;
-import :url;
 import zt.core;
 
 namespace zt::remote::internal {

@@ -11,7 +11,6 @@ import :http;
 import :options;
 import :s3;
 import :upload;
-import :url;
 import zt.core;
 import zt.sink;
 import zt.source;

@@ -16,7 +16,6 @@ module zt.remote;
 
 import zt.std;
 import :http;
-import :url;
 import zt.core;
 import zt.pipeline;
 

@@ -10,7 +10,6 @@ import zt.std;
 import :http;
 import :s3;
 import :upload;
-import :url;
 import zt.core;
 import zt.digest;
 import zt.pipeline;

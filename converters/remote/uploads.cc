@@ -14,7 +14,6 @@ import :files;
 import :http;
 import :s3;
 import :upload;
-import :url;
 import zt.core;
 import zt.digest;
 

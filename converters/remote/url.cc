@@ -9,7 +9,6 @@ module zt.remote;
 
 import zt.std;
 import :sigv4;
-import :url;
 import zt.core;
 
 namespace zt::remote::internal {

@@ -2,7 +2,6 @@
 module zt.remote;
 
 import zt.std;
-import :url;
 import zt.core;
 
 namespace zt::remote::internal {
