@@ -230,11 +230,12 @@ StatusOr<Credentials> AskSts(const Profile& profile, QueryPairs form,
                     .payload = Sha256Hex(body),
                     .region = region,
                     .service = "sts"};
-  HttpRequest request{.settings = profile.settings};
-  request.method = "POST";
-  request.url = url.origin() + sign.path;
-  request.fields = {"Host: " + sign.host, "Content-Type: application/x-www-form-urlencoded"};
-  request.body = std::as_bytes(std::span(body));
+  HttpRequest request{
+      .settings = profile.settings,
+      .method = "POST",
+      .url = url.origin() + sign.path,
+      .fields = {"Host: " + sign.host, "Content-Type: application/x-www-form-urlencoded"},
+      .body = std::as_bytes(std::span(body))};
   if (by) request.sign = [&](std::vector<std::string>& fields) { Sign(sign, *by, Now(), fields); };
   auto answer = Ask(std::move(request));
   if (!answer.ok()) return Annotate(answer.status(), "the role of profile " + Quote(profile.name));
@@ -436,7 +437,7 @@ StatusOr<Credentials> FindCredentials(const SharedSettings& settings) {
   if (Lower(Environment("AWS_EC2_METADATA_DISABLED")) != "true") {
     auto instance = from("the instance", FromInstance(settings));
     if (instance.ok()) return instance;
-    why = " (the instance's metadata: " + std::string(Message(instance.status())) + ")";
+    why = " (the instance's metadata: " + Message(instance.status()) + ")";
   }
   return WithAdvice(
       IoError("there are no credentials for S3" + why +

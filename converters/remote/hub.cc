@@ -77,14 +77,9 @@ struct HubName {
 };
 
 // True if a segment of `path` would lead out of the repository's folder.
-bool HasDotSegment(std::string_view path) {
-  while (true) {
-    const std::size_t slash = path.find('/');
-    const std::string_view part = path.substr(0, slash);
-    if (part == "." || part == "..") return true;
-    if (slash == path.npos) return false;
-    path.remove_prefix(slash + 1);
-  }
+bool HasDotSegment(const std::string& path) {
+  const std::string whole = "/" + path + "/";
+  return whole.find("/./") != whole.npos || whole.find("/../") != whole.npos;
 }
 
 // "NAME/PATH" would be "ORG/NAME": a repository without an organisation is named alone or with its
@@ -170,23 +165,24 @@ Status ExplainHub(const HttpAnswer& answer) {
   return IoError(said);
 }
 
-// Adds the token as a secret, which only the Hub receives.
-Status AddToken(HttpRequest& request) {
+// A request with the token as a secret, which only the Hub receives.
+StatusOr<HttpRequest> GetHub(SharedSettings settings, const std::string& address) {
+  HttpRequest request{.settings = std::move(settings),
+                      .url = address,
+                      .fields = {"Accept-Encoding: identity"},
+                      .most_text = kMostPage};
   const std::string token = Token();
-  if (token.empty()) return OkStatus();
-  ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(request.url));
+  if (token.empty()) return request;
+  ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(address));
   if (url.scheme != "https" && !IsLoopback(url))
     return InvalidArgument("HF_ENDPOINT is http, over which a token is not sent; use https");
-  request.secrets.push_back("Authorization: Bearer " + token);
-  return OkStatus();
+  request.secrets = {"Authorization: Bearer " + token};
+  return request;
 }
 
 StatusOr<HttpAnswer> AskHub(SharedSettings settings, const std::string& url) {
   ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
-  HttpRequest request{.settings = std::move(settings)};
-  request.url = url;
-  request.most_text = kMostPage;
-  ZT_RETURN_IF_ERROR(AddToken(request));
+  ZT_ASSIGN_OR_RETURN(HttpRequest request, GetHub(std::move(settings), url));
   HttpAnswer answer = transport->Perform(std::move(request));
   ZT_RETURN_IF_ERROR(answer.status);
   if (!answer.ok()) return ExplainHub(answer);
@@ -205,19 +201,14 @@ class HubFiles final : public Scheme {
       std::error_code error;
       if (fs::is_regular_file(cached, error)) return OpenFile(cached);
     }
-    if (IsOffline()) return NotCached();
+    if (IsOffline()) return IoError("HF_HUB_OFFLINE is set, and the cache has no such file");
     const std::string kind = name.kind == "models" ? "" : name.kind + "/";
-    // Every request goes to the Hub, because it signs its redirect for one range.
-    const auto get = [settings = settings_,
-                      at = Endpoint() + "/" + kind + name.id + "/resolve/" + snapshot.commit + "/" +
-                           PercentEncoded(name.path, "/")]() -> StatusOr<HttpRequest> {
-      HttpRequest request{.settings = settings, .url = at, .fields = {"Accept-Encoding: identity"}};
-      ZT_RETURN_IF_ERROR(AddToken(request));
-      return request;
-    };
+    const std::string address = Endpoint() + "/" + kind + name.id + "/resolve/" + snapshot.commit +
+                                "/" + PercentEncoded(name.path, "/");
     return OpenObject({.settings = settings_,
                        .name = url,
-                       .get = get,
+                       // Every request goes to the Hub, because it signs its redirect for one range.
+                       .get = [settings = settings_, address] { return GetHub(settings, address); },
                        .explain = ExplainHub,
                        .pins = false,
                        // The Hub allows some thousand requests in five minutes.
@@ -259,10 +250,6 @@ class HubFiles final : public Scheme {
     return ParseHub(url, alone_);
   }
 
-  static Status NotCached() {
-    return IoError("HF_HUB_OFFLINE is set, and the cache has no such file");
-  }
-
   // Finds the commit of a revision at the first call, and returns the same one afterwards.
   StatusOr<Snapshot> Find(const HubName& name) {
     const MutexLock lock(mutex_);
@@ -279,7 +266,7 @@ class HubFiles final : public Scheme {
                                                "/revision/" + PercentEncoded(name.revision));
       if (!asked.ok() && HasExtension(name.id)) {
         const std::string org = name.id.substr(0, name.id.find('/'));
-        return IoError(std::string(Message(asked.status())) + "; if " + Quote(org) +
+        return IoError(Message(asked.status()) + "; if " + Quote(org) +
                        " is a repository without an organisation, write hf://" + org + "@main/...");
       }
       ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, asked);
@@ -301,11 +288,7 @@ class HubFiles final : public Scheme {
   StatusOr<Snapshot> FindListed(const HubName& name) {
     ZT_ASSIGN_OR_RETURN(Snapshot snapshot, Find(name));
     if (snapshot.listed) return snapshot;
-    if (IsOffline()) {
-      ZT_RETURN_IF_ERROR(ListCache(snapshot));
-    } else {
-      ZT_RETURN_IF_ERROR(ListHub(name, snapshot));
-    }
+    ZT_RETURN_IF_ERROR(IsOffline() ? ListCache(snapshot) : ListHub(name, snapshot));
     snapshot.listed = true;
     const MutexLock lock(mutex_);
     known_[name.repository()] = snapshot;

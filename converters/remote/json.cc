@@ -10,22 +10,14 @@
 #include <vector>
 
 namespace zt::remote::internal {
-namespace {
 
 namespace dom = simdjson::dom;
-
-bool ParseText(std::string_view text, dom::parser& parser, dom::element& root) {
-  return parser.parse(text.data(), text.size()).get(root) == simdjson::SUCCESS;
-}
-
-}  // namespace
 
 bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
                  std::vector<std::string>& values) {
   dom::parser parser;
-  dom::element root;
   dom::object members;
-  if (!ParseText(text, parser, root) || root.get_object().get(members) != simdjson::SUCCESS)
+  if (parser.parse(text.data(), text.size()).get_object().get(members) != simdjson::SUCCESS)
     return false;
   values.assign(names.size(), "");
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -41,9 +33,8 @@ bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
 
 bool JsonTree(std::string_view text, std::vector<std::pair<std::string, std::uint64_t>>& files) {
   dom::parser parser;
-  dom::element root;
   dom::array entries;
-  if (!ParseText(text, parser, root) || root.get_array().get(entries) != simdjson::SUCCESS)
+  if (parser.parse(text.data(), text.size()).get_array().get(entries) != simdjson::SUCCESS)
     return false;
   for (const dom::element entry : entries) {
     std::string_view type, path;

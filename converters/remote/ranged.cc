@@ -248,8 +248,10 @@ class RangedBytes final : public ByteSource {
       const Status launched = status.ok() ? Launch(segment) : status;
       if (launched.ok()) continue;
       End(*shelf_, *segment, HttpAnswer{.status = launched, .head = {}, .text = {}});
-      if (segment == found) status = launched;
-      if (segment == found) Forget(segment);
+      if (segment != found) continue;
+      status = launched;
+      const MutexLock lock(shelf_->mutex);
+      ForgetLocked(found);
     }
     if (!status.ok()) return status;
     return found;
@@ -513,19 +515,17 @@ class RangedBytes final : public ByteSource {
   }
 
   StatusOr<std::size_t> Failed(const SharedSegment& segment, int& refreshed) {
-    Forget(segment);
+    {
+      const MutexLock lock(shelf_->mutex);
+      ForgetLocked(segment);
+    }
     const HttpAnswer& answer = segment->answer;
     if (!answer.status.ok()) return answer.status;
     if (answer.head.status == 412) return Changed();
     if (++refreshed <= kMostRefreshed && object_->refresh(answer)) return 0;
-    if (answer.head.status == 404) return Changed();
-    return object_->explain(answer);
+    return answer.head.status == 404 ? Changed() : object_->explain(answer);
   }
 
-  void Forget(const SharedSegment& segment) {
-    const MutexLock lock(shelf_->mutex);
-    ForgetLocked(segment);
-  }
   void ForgetLocked(const SharedSegment& segment) ZT_REQUIRES(shelf_->mutex) {
     const auto at = shelf_->segments.find(segment->range.begin);
     if (at != shelf_->segments.end() && at->second == segment) shelf_->segments.erase(at);

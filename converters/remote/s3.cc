@@ -226,7 +226,7 @@ StatusOr<S3Identity::Known> S3Identity::Learn(const SharedSettings& settings,
     if (!renewed.ok() && !IsUsableLocked()) return renewed;
     if (!renewed.ok())
       settings->Warn("the credentials for S3 cannot be renewed, and are used until they expire: " +
-                     std::string(Message(renewed)));
+                     Message(renewed));
     break;
   }
   known.credentials = credentials_;
@@ -345,7 +345,7 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   const Refusal refusal = MeaningOf(code);
   if (!refusal.means.empty()) said += "; " + std::string(refusal.means);
   const Status problem = code == "ExpiredToken" ? identity_->problem() : OkStatus();
-  if (!problem.ok()) said += " (they cannot be renewed: " + std::string(Message(problem)) + ")";
+  if (!problem.ok()) said += " (they cannot be renewed: " + Message(problem) + ")";
   const int status = answer.head.status;
   if (status == 404 && code != "NoSuchBucket" && code != "NoSuchUpload")
     return IoError("bucket " + name.bucket + " has no such object (" + said + ")");

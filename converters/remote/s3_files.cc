@@ -19,23 +19,23 @@ namespace zt::remote::internal {
 namespace {
 
 // A page of the keys in a folder, or with `below` of those in the folders below it, too.
-// `next` is where the page before it said that the listing goes on.
-StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const std::string& next,
-                           bool after_key, int most, bool below) {
+// It is the one after `before`, which said where the listing goes on.
+StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const ListPage& before, int most,
+                           bool below) {
   QueryPairs query = {{"list-type", "2"},
                       {"encoding-type", "url"},
                       {"max-keys", std::to_string(most)},
                       {"prefix", folder.key}};
   if (!below) query.emplace_back("delimiter", "/");
-  if (after_key) {
+  if (before.after_key) {
     // Either version of the request has a name for a key to come after.
-    query.emplace_back("marker", next);
-    query.emplace_back("start-after", next);
-  } else if (!next.empty()) {
-    query.emplace_back("continuation-token", next);
+    query.emplace_back("marker", before.next);
+    query.emplace_back("start-after", before.next);
+  } else if (!before.next.empty()) {
+    query.emplace_back("continuation-token", before.next);
   }
-  const S3Request request{.name = {folder.bucket, ""}, .query = query};
-  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Ask(request));
+  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
+                      client.Ask({.name = {folder.bucket, ""}, .query = query}));
   return ParseListPage(answer.text);
 }
 
@@ -66,17 +66,16 @@ class S3Files final : public Scheme {
     if (name.is_folder()) return true;
     if (HasExtension(name.key)) return false;
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
-    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(*client_, folder, "", false, 1, false));
+    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(*client_, folder, {}, 1, false));
     return !page.keys.empty() || !page.prefixes.empty();
   }
   StatusOr<Listing> List(const std::string& url, bool below) override {
     ZT_ASSIGN_OR_RETURN(const S3Name folder, ParseFolder(url));
     Listing listing{.files = {}, .below = true};
     Pages pages;
-    bool after_key = false;
+    ListPage page;
     do {
-      ZT_ASSIGN_OR_RETURN(ListPage page,
-                          AskPage(*client_, folder, pages.next(), after_key, 1000, below));
+      ZT_ASSIGN_OR_RETURN(page, AskPage(*client_, folder, page, 1000, below));
       for (ListPage::Key& each : page.keys) {
         std::string& key = each.key;
         if (!key.starts_with(folder.key))
@@ -90,7 +89,6 @@ class S3Files final : public Scheme {
       }
       // Without folders in it, there is nothing below.
       listing.below = listing.below && page.prefixes.empty();
-      after_key = page.after_key;
       ZT_RETURN_IF_ERROR(pages.GoOn(page.next));
     } while (!pages.next().empty());
     return listing;
