@@ -163,12 +163,10 @@ Exchange::Taken Exchange::TakeBody(std::span<const std::byte> piece) {
   }
   const std::size_t most = good ? request.most_text : 64 << 10;
   if (text_.size() + piece.size() > most) {
-    if (good) {
+    enough_ = !good;
+    if (good)
       refused_ = InvalidData("the server's answer is longer than the limit of " +
                              std::to_string(most) + " bytes");
-    } else {
-      enough_ = true;
-    }
     return Taken::kNo;
   }
   text_.append(reinterpret_cast<const char*>(piece.data()), piece.size());

@@ -205,15 +205,16 @@ class HubFiles final : public Scheme {
     const std::string kind = name.kind == "models" ? "" : name.kind + "/";
     const std::string address = Endpoint() + "/" + kind + name.id + "/resolve/" + snapshot.commit +
                                 "/" + PercentEncoded(name.path, "/");
-    return OpenObject({.settings = settings_,
-                       .name = url,
-                       // Every request goes to the Hub, because it signs its redirect for one range.
-                       .get = [settings = settings_, address] { return GetHub(settings, address); },
-                       .explain = ExplainHub,
-                       .pins = false,
-                       // The Hub allows some thousand requests in five minutes.
-                       .most_bytes = std::uint64_t{8} << 20},
-                      pins);
+    return OpenObject(
+        {.settings = settings_,
+         .name = url,
+         // Every request goes to the Hub, because it signs its redirect for one range.
+         .get = [settings = settings_, address] { return GetHub(settings, address); },
+         .explain = ExplainHub,
+         .pins = false,
+         // The Hub allows some thousand requests in five minutes.
+         .most_bytes = std::uint64_t{8} << 20},
+        pins);
   }
   StatusOr<bool> IsFolder(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));

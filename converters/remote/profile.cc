@@ -112,25 +112,24 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given)
       for (const auto& [name, value] : *sso) profile.config[name] = value;
     }
   }
-  const auto first = [&](const std::string& option, std::initializer_list<const char*> variables,
-                         const char* member) {
-    const std::string set = option.empty() ? FirstSet(variables) : option;
+  const auto first = [&](const std::string& set, const char* member) {
     return set.empty() ? profile.Find(member) : set;
   };
-  profile.region = first(profile.settings->region, {"AWS_REGION", "AWS_DEFAULT_REGION"}, "region");
-  profile.endpoint = first(profile.settings->endpoint_url,
-                           {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, "endpoint_url");
+  const std::string& region = profile.settings->region;
+  profile.region =
+      first(region.empty() ? FirstSet({"AWS_REGION", "AWS_DEFAULT_REGION"}) : region, "region");
+  std::string endpoint = profile.settings->endpoint_url;
+  if (endpoint.empty()) endpoint = FirstSet({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
+  profile.endpoint = WithoutSlashes(first(endpoint, "endpoint_url"));
   const std::string services = profile.Find("services");
   const Members* const named = Section(config, "services", services);
-  if (named != nullptr && named->contains("s3") && profile.settings->endpoint_url.empty() &&
-      FirstSet({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}).empty()) {
+  if (named != nullptr && named->contains("s3") && endpoint.empty()) {
     return Unsupported("profile " + Quote(profile.name) +
                        " takes the endpoint of S3 from services " + Quote(services) +
                        ", which are not read; set AWS_ENDPOINT_URL_S3");
   }
   if (profile.endpoint.find_first_of("?#") != std::string::npos)
     return InvalidArgument("the endpoint of S3 has a query or a fragment; leave it out");
-  profile.endpoint = WithoutSlashes(std::move(profile.endpoint));
   return profile;
 }
 

@@ -176,7 +176,7 @@ class RangedBytes final : public ByteSource {
   Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
     if (offset > size_ || out.size() > size_ - offset) return EndsEarly(offset, out.size(), size_);
     const std::uint64_t end = offset + out.size();
-    if (offset < kHead) {
+    {
       const MutexLock lock(shelf_->mutex);
       const std::size_t take =
           std::min<std::uint64_t>(out.size(), head_.size() - std::min(offset, head_.size()));
@@ -188,10 +188,7 @@ class RangedBytes final : public ByteSource {
         g_heads -= head_.size();
         ShelveLocked(std::exchange(head_, {}), 0);
       }
-    }
-    if (!out.empty()) {
-      const MutexLock lock(shelf_->mutex);
-      NoteLocked(offset, end);
+      if (!out.empty()) NoteLocked(offset, end);
     }
     int refreshed = 0;
     while (!out.empty()) {

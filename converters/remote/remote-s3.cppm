@@ -70,6 +70,7 @@ class S3Identity {
   struct Known {
     std::string endpoint, region;  // the region of the bucket, known or assumed
     std::optional<Credentials> credentials;
+    // Counts the credentials, so that one of many refused requests renews them.
     std::uint64_t generation = 0;
   };
   // What a request to a bucket needs. It may wait for credentials.
@@ -92,10 +93,7 @@ class S3Identity {
   std::mutex mutex_;
   // The variables that the rest was read by. A library's caller may set others, and is another then.
   std::string variables_;
-  std::string endpoint_, region_;
-  std::optional<Credentials> credentials_;
-  // Counts the credentials, so that one of many refused requests renews them.
-  std::uint64_t generation_ = 0;
+  Known known_;            // of buckets that are not in regions_
   bool renewing_ = false;  // by one thread; the others use those that are there, or wait
   zt::internal::CondVar renewed_;
   std::int64_t next_renewal_ = 0;

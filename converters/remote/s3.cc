@@ -146,12 +146,12 @@ Status S3Identity::ReadLocked(const SharedSettings& settings) {
   }
   if (variables == variables_) return OkStatus();
   ZT_ASSIGN_OR_RETURN(Profile profile, ReadProfile(settings));
-  endpoint_ = std::move(profile.endpoint);
-  region_ = profile.region.empty() ? "us-east-1" : std::move(profile.region);
+  known_.endpoint = std::move(profile.endpoint);
+  known_.region = profile.region.empty() ? "us-east-1" : std::move(profile.region);
   variables_ = std::move(variables);
-  credentials_.reset();
+  known_.credentials.reset();
   regions_.clear();
-  ++generation_;
+  ++known_.generation;
   return OkStatus();
 }
 
@@ -164,11 +164,12 @@ std::int64_t S3Identity::now() const { return Now() + skew_; }
 
 std::string S3Identity::RegionLocked(const std::string& bucket) const {
   const auto found = regions_.find(bucket);
-  return found != regions_.end() ? found->second : region_;
+  return found != regions_.end() ? found->second : known_.region;
 }
 
 bool S3Identity::IsUsableLocked() const {
-  return credentials_ && (!credentials_->expires || *credentials_->expires > Now());
+  return known_.credentials &&
+         (!known_.credentials->expires || *known_.credentials->expires > Now());
 }
 
 Status S3Identity::RenewLocked(const SharedSettings& settings, std::unique_lock<std::mutex>& lock,
@@ -176,8 +177,9 @@ Status S3Identity::RenewLocked(const SharedSettings& settings, std::unique_lock<
   renewing_ = true;
   StatusOr<Credentials> found = IoError("");
   // A run that has begun should not end because a login service hesitates.
-  const int most = urgent && credentials_ ? 4 : 1;
-  const std::string variables = variables_, source = credentials_ ? credentials_->source : "";
+  const int most = urgent && known_.credentials ? 4 : 1;
+  const std::string variables = variables_,
+                    source = known_.credentials ? known_.credentials->source : "";
   lock.unlock();
   const std::int64_t begun = Now();
   for (int tries = 0; !found.ok() && tries < most && Now() - begun < kMostTrying; ++tries) {
@@ -196,16 +198,17 @@ Status S3Identity::RenewLocked(const SharedSettings& settings, std::unique_lock<
   hopeless_ = urgent && !found.ok();
   if (!found.ok()) {
     constexpr std::int64_t kMost = 30;
-    const std::int64_t left = credentials_ ? credentials_->expires.value_or(now) - now : 0;
+    const std::int64_t left =
+        known_.credentials ? known_.credentials->expires.value_or(now) - now : 0;
     next_renewal_ = now + std::clamp<std::int64_t>(left / 4, 1, kMost);
     return found.status();
   }
-  const bool other =
-      !credentials_ || found->token != credentials_->token || found->id != credentials_->id;
-  credentials_ = *std::move(found);
-  generation_ += other ? 1 : 0;
+  const bool other = !known_.credentials || found->token != known_.credentials->token ||
+                     found->id != known_.credentials->id;
+  known_.credentials = *std::move(found);
+  known_.generation += other ? 1 : 0;
   // Sooner for those that are short-lived, but not with every request.
-  const std::int64_t expires = credentials_->expires.value_or(0);
+  const std::int64_t expires = known_.credentials->expires.value_or(0);
   next_renewal_ = std::max(expires - kBefore, now + std::max<std::int64_t>(1, (expires - now) / 2));
   return OkStatus();
 }
@@ -214,9 +217,9 @@ StatusOr<S3Identity::Known> S3Identity::Learn(const SharedSettings& settings,
                                               const std::string& bucket) {
   std::unique_lock lock(mutex_);
   ZT_RETURN_IF_ERROR(ReadLocked(settings));
-  Known known{.endpoint = endpoint_, .region = RegionLocked(bucket), .credentials = {}};
-  if (settings->no_sign_request) return known;
-  while (!IsUsableLocked() || (credentials_->expires && Now() >= next_renewal_ && !renewing_)) {
+  if (settings->no_sign_request) return Known{known_.endpoint, RegionLocked(bucket), {}, 0};
+  while (!IsUsableLocked() ||
+         (known_.credentials->expires && Now() >= next_renewal_ && !renewing_)) {
     if (renewing_) {
       while (renewing_) renewed_.Wait(lock);
       if (hopeless_ && !IsUsableLocked()) return problem_;
@@ -229,8 +232,8 @@ StatusOr<S3Identity::Known> S3Identity::Learn(const SharedSettings& settings,
                      Message(renewed));
     break;
   }
-  known.credentials = credentials_;
-  known.generation = generation_;
+  Known known = known_;
+  known.region = RegionLocked(bucket);
   return known;
 }
 
@@ -260,13 +263,15 @@ bool S3Identity::Refresh(const SharedSettings& settings, const S3Name& name,
                    " that of the store, by which requests are signed");
     return true;
   }
-  const bool silent = status == 400 && bare && credentials_ && !credentials_->token.empty();
+  const bool silent =
+      status == 400 && bare && known_.credentials && !known_.credentials->token.empty();
   if (code != "ExpiredToken" && code != "InvalidToken" && code != "TokenRefreshRequired" && !silent)
     return false;
   const bool waited = renewing_;
-  while (renewing_ && answer.tag == generation_) renewed_.Wait(lock);
-  if (answer.tag == generation_ && !(waited && hopeless_)) (void)RenewLocked(settings, lock, true);
-  return answer.tag != generation_;
+  while (renewing_ && answer.tag == known_.generation) renewed_.Wait(lock);
+  if (answer.tag == known_.generation && !(waited && hopeless_))
+    (void)RenewLocked(settings, lock, true);
+  return answer.tag != known_.generation;
 }
 
 bool S3Client::is_aws() {
@@ -292,16 +297,16 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
       .query = request.query,
       .payload = "UNSIGNED-PAYLOAD",
       .region = known.region};
-  HttpRequest out{.settings = settings_};
-  out.method = request.method;
-  out.url =
-      url.origin() + sign.path + (request.query.empty() ? "" : "?" + QueryText(request.query));
-  out.fields = request.fields;
+  HttpRequest out{.settings = settings_,
+                  .method = request.method,
+                  .url = url.origin() + sign.path + (request.query.empty() ? "" : "?") +
+                         QueryText(request.query),
+                  .fields = request.fields,
+                  .ca_file = Environment("AWS_CA_BUNDLE"),
+                  .body = request.body,
+                  .most_text = kMostText,
+                  .redirects = 0};
   ZT_RETURN_IF_ERROR(AddHeaders(settings_->s3_headers, request.creates, out.fields));
-  out.body = request.body;
-  out.most_text = kMostText;
-  out.redirects = 0;
-  out.ca_file = Environment("AWS_CA_BUNDLE");
   const bool open = url.scheme != "https" && !IsLoopback(url);
   if (open)
     settings_->Warn(url.origin() +

@@ -442,7 +442,8 @@ struct Transport::State {
   // The lane for the next request: the one with the fewest, or a new one when all have enough.
   Lane& Choose() {
     const MutexLock lock(mutex);
-    Lane& least = **std::ranges::min_element(lanes, {}, [](auto& each) { return each->load.load(); });
+    Lane& least =
+        **std::ranges::min_element(lanes, {}, [](auto& each) { return each->load.load(); });
     static const unsigned most = std::min(kMostLanes, UsableThreads());
     const bool another = least.load >= kEnough && lanes.size() < most && !stopping;
     return another && AddLane().ok() ? *lanes.back() : least;
