@@ -350,7 +350,11 @@ TEST(Stream, RefusesWhatItsBytesContradict) {
   });
   EXPECT_THAT(status, Fails(StatusCode::kInvalidArgument,
                             "tensor 'r': data has 24 bytes, shape [4, 2] of f32 needs 32"));
-  EXPECT_EQ(Why(Refused(rows, three)),
+  EXPECT_EQ(Why(Refused(rows,
+                        [&](ObjectWriter& o) {
+                          const Status set = o.SetAttribute("columns", 2);
+                          return set.ok() ? three(o) : set;
+                        })),
             "tensor 'r': 24 bytes were appended, and its first dimension is still 0; set the "
             "leading dimension before the end");
   status = Refused(rows, [](ObjectWriter& o) { return o.Append(std::array<double, 2>{}); });

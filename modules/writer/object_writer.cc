@@ -174,8 +174,7 @@ struct ObjectWriter::State : OpenObject {
                                       " was never begun"));
     }
     ZT_RETURN_IF_ERROR(CheckSize());
-    if (!changed && appended > 0 && object->format == "dense" && !object->shape.empty() &&
-        object->shape[0] == 0) {
+    if (appended > 0 && actual.format == "dense" && !actual.shape.empty() && actual.shape[0] == 0) {
       return Named(InvalidArgument(std::to_string(appended) +
                                    " bytes were appended, and its first dimension is still 0; set "
                                    "the leading dimension before the end"));
