@@ -70,6 +70,27 @@ class Pages(unittest.TestCase):
             mounted = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
             self.assertEqual(mounted, {volume["name"] for volume in pod["volumes"]})
 
+    def test_pages_of_users_are_plain(self):
+        """No sentence of more than 25 words, no line of more than 120 columns, but what scripts/plain.py excuses."""
+        pages = {"README.md": ROOT, **dict.fromkeys(("GUIDE.md", "PYTHON.md", "CLUSTER.md", "REMOTE.md", "FORMAT.md", "SECURITY.md", "OPTIONS.md",
+                                                      "BENCHMARKS.md"), ROOT / "docs")}
+        said = subprocess.run([sys.executable, "-B", ROOT / "scripts/plain.py", "--long", *(folder / name for name, folder in pages.items())],
+                              capture_output=True, text=True, check=True).stdout
+        rows = {line.split()[0]: [int(number) for number in line.split()[1:]] for line in said.splitlines()[1:] if not line.startswith(" ")}
+        self.assertEqual(len(rows), len(pages) + 1)
+        for name in pages:
+            _, _, sentences, cells, lines = rows[name]
+            # A cell of BENCHMARKS is a measurement's own note; two blocks of CLUSTER and README are wide.
+            self.assertEqual((sentences, cells * (name != "BENCHMARKS.md")), (0, 0), said)
+            self.assertLessEqual(lines, 1 if name in ("CLUSTER.md", "BENCHMARKS.md") else 0, (name, said))
+
+    def test_guide_shows_each_thing_in_each_language(self):
+        page = (ROOT / "docs/GUIDE.md").read_text()
+        for title in ("How do I write a file?", "How do I read a file?", "How do I write what comes in pieces?"):
+            part = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+            shown = re.findall(r"^\*\*(C\+\+20|C\+\+17|C|Python)\*\*", part, re.M)
+            self.assertEqual({shown.count(language) for language in ("C++20", "C++17", "C", "Python")}, {shown.count("C++20")}, (title, shown))
+
     def test_links_lead_to_headings(self):
         def anchors(page):
             titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.M)
