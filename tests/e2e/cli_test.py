@@ -1007,6 +1007,12 @@ class Inspect(support.EndToEnd):
         self.assertRegex(plan, r"\n[ab]  f32 \[1\]  4 B  = [ab]\n")
         self.assertIn("plan: zTensor 1.2, 2 of 2 tensors, 4 B in, 4 B out, 1 shared with others\n", plan)
 
+    def test_files_are_as_large_as_they_are_stored(self):
+        self.put("m/model.safetensors", make_safetensors.encode(ONE))
+        self.put("m/tokenizer.json", b"[" + b"1, " * 4096 + b"1]")
+        self.succeed("convert", self.path("m"), "-o", self.path("f.zt"), "--zstd", "-q")
+        self.assertRegex(self.succeed("inspect", self.path("f.zt")).decode(), r"\n  tokenizer\.json  \d\d B  zstd of 12\.00 KiB  crc32c\n")
+
     def test_columns_under_wide_names(self):
         """Letters of two columns, and marks of none, move nothing."""
         names = ["a", "層.重み", "모델", "e\u0301te\u0301", "\uff57"]
