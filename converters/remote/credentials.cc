@@ -23,7 +23,6 @@ import zt.std;
 import :files;
 import :http;
 import :s3;
-import :sigv4;
 import zt.core;
 
 namespace zt::remote::internal {

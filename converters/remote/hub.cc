@@ -10,7 +10,6 @@ module zt.remote;
 import zt.std;
 import :files;
 import :http;
-import :options;
 import :s3;
 import zt.core;
 import zt.sink;

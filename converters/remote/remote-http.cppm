@@ -80,11 +80,11 @@ struct TryEnd {
   bool answered = false;  // a whole answer came
   // Another try would fail, too: an unknown scheme, a certificate that is not trusted.
   bool hopeless = false;
-  bool may_be_done = false;  // the request was sent, and the answer is missing
-  std::uint64_t sent = 0;    // bytes of the body
-  std::string problem;       // the message of libcurl
-  std::string redirect;      // the absolute URL of a redirect
-  std::string address;       // of the server, unless a proxy was asked
+  bool may_be_done = false;   // the request was sent, and the answer is missing
+  std::uint64_t sent = 0;     // bytes of the body
+  std::string problem = {};   // the message of libcurl
+  std::string redirect = {};  // the absolute URL of a redirect
+  std::string address = {};   // of the server, unless a proxy was asked
 };
 
 // A thread of the transport.

@@ -1,6 +1,7 @@
 // zt.remote:s3 — requests to buckets, and explanations of refusals.
 module;
 
+#include <time.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -25,16 +26,10 @@ constexpr std::size_t kMostText = 8 << 20;  // of a page of a listing
 // S3 refuses a signature whose time differs by 15 minutes.
 constexpr std::int64_t kMostSkew = 600;
 
-// True if a bucket can be a label in the name of a host.
-bool IsLabel(std::string_view bucket) {
-  return bucket.size() >= 3 && bucket.size() <= 63 && std::ranges::all_of(bucket, [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-         });
-}
-
-bool IsRegion(std::string_view region) {
-  return !region.empty() && region.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") ==
-                                std::string_view::npos;
+// True if a text can be a label in the name of a host.
+bool IsLabel(std::string_view text) {
+  return !text.empty() && text.size() <= 63 &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == text.npos;
 }
 
 // What a refusal means, by its error code of S3.
@@ -42,25 +37,21 @@ struct Refusal {
   std::string_view code, means;
   std::optional<Advice> advice = std::nullopt;
 };
-Refusal MeaningOf(std::string_view code) {
-  static constexpr Refusal kRefusals[] = {
-      {"AccessDenied", "the credentials do not allow it", Advice::kUnsigned},
-      {"InvalidAccessKeyId", "the store does not know this access key"},
-      {"SignatureDoesNotMatch", "the secret key is not that of the access key"},
-      {"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"},
-      {"ExpiredToken", "the credentials have expired; log in again"},
-      {"InvalidToken", "the session token is not valid; log in again"},
-      {"NoSuchBucket", "there is no such bucket at this endpoint"},
-      {"PermanentRedirect", "the bucket is in another region; set AWS_REGION"},
-      {"AuthorizationHeaderMalformed", "the bucket is in another region; set AWS_REGION"},
-      {"EntityTooLarge", "a part is too large for this store", Advice::kPartSize},
-      {"EntityTooSmall", "a part is too small for this store", Advice::kPartSize},
-      {"InvalidPart", "this store wants parts of one size", Advice::kPartSize},
-      {"InvalidObjectState", "the object is archived; restore it first"},
-  };
-  const auto* const found = std::ranges::find(kRefusals, code, &Refusal::code);
-  return found == std::end(kRefusals) ? Refusal{} : *found;
-}
+constexpr Refusal kRefusals[] = {
+    {"AccessDenied", "the credentials do not allow it", Advice::kUnsigned},
+    {"InvalidAccessKeyId", "the store does not know this access key"},
+    {"SignatureDoesNotMatch", "the secret key is not that of the access key"},
+    {"RequestTimeTooSkewed", "the clock of this machine is wrong; set it"},
+    {"ExpiredToken", "the credentials have expired; log in again"},
+    {"InvalidToken", "the session token is not valid; log in again"},
+    {"NoSuchBucket", "there is no such bucket at this endpoint"},
+    {"PermanentRedirect", "the bucket is in another region; set AWS_REGION"},
+    {"AuthorizationHeaderMalformed", "the bucket is in another region; set AWS_REGION"},
+    {"EntityTooLarge", "a part is too large for this store", Advice::kPartSize},
+    {"EntityTooSmall", "a part is too small for this store", Advice::kPartSize},
+    {"InvalidPart", "this store wants parts of one size", Advice::kPartSize},
+    {"InvalidObjectState", "the object is archived; restore it first"},
+};
 
 // Adds the headers of the options to those of a request.
 Status AddHeaders(const std::vector<std::string>& given, bool creates,
@@ -102,14 +93,10 @@ Status AddHeaders(const std::vector<std::string>& given, bool creates,
 
 }  // namespace
 
-std::int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
+std::int64_t Now() { return ::time(nullptr); }
 
 StatusOr<std::string> AwsUrl(const std::string& service, const std::string& region) {
-  if (!IsRegion(region)) return InvalidArgument("the region is no name: " + Quote(region));
+  if (!IsLabel(region)) return InvalidArgument("the region is no name: " + Quote(region));
   return "https://" + service + "." + region +
          (region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
 }
@@ -246,7 +233,7 @@ bool S3Identity::Refresh(const SharedSettings& settings, const S3Name& name,
     region = XmlText(answer.text, "Region");
   const bool elsewhere = status == 301 || status == 307 || status == 400 || status == 403;
   std::unique_lock lock(mutex_);
-  if (elsewhere && IsRegion(region) && RegionLocked(name.bucket) != region) {
+  if (elsewhere && IsLabel(region) && RegionLocked(name.bucket) != region) {
     regions_[name.bucket] = region;
     return true;
   }
@@ -283,11 +270,12 @@ bool S3Client::is_aws() {
 StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   ZT_ASSIGN_OR_RETURN(const auto known, identity_->Learn(settings_, request.name.bucket));
   std::string base = known.endpoint;
-  const bool label = base.empty() && IsLabel(request.name.bucket);
+  const std::string& bucket = request.name.bucket;
+  const bool label = base.empty() && bucket.size() >= 3 && IsLabel(bucket);
   if (base.empty()) {
-    ZT_ASSIGN_OR_RETURN(base, AwsUrl(label ? request.name.bucket + ".s3" : "s3", known.region));
+    ZT_ASSIGN_OR_RETURN(base, AwsUrl(label ? bucket + ".s3" : "s3", known.region));
   }
-  if (!label) base += "/" + request.name.bucket;
+  if (!label) base += "/" + bucket;
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(base));
   const std::string& key = request.name.key;
   ToSign sign{
@@ -347,8 +335,9 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   const std::string code = XmlText(answer.text, "Code");
   const std::string message = XmlText(answer.text, "Message");
   std::string said = Said(answer, code.empty() ? message : code + ": " + message);
-  const Refusal refusal = MeaningOf(code);
-  if (!refusal.means.empty()) said += "; " + std::string(refusal.means);
+  const auto* const refusal = std::ranges::find(kRefusals, code, &Refusal::code);
+  const bool known = refusal != std::end(kRefusals);
+  if (known) said += "; " + std::string(refusal->means);
   const Status problem = code == "ExpiredToken" ? identity_->problem() : OkStatus();
   if (!problem.ok()) said += " (they cannot be renewed: " + Message(problem) + ")";
   const int status = answer.head.status;
@@ -357,7 +346,7 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
   if (status == 403 && code.empty())
     said += "; the credentials do not allow it, or there is no such object";
   const Status why = WithAdvice(IoError(said), problem);
-  return refusal.advice ? WithAdvice(why, *refusal.advice) : why;
+  return known && refusal->advice ? WithAdvice(why, *refusal->advice) : why;
 }
 
 }  // namespace zt::remote::internal

@@ -8,7 +8,6 @@ module zt.remote;
 import zt.std;
 import :files;
 import :http;
-import :options;
 import :s3;
 import :upload;
 import zt.core;

@@ -8,7 +8,6 @@ module;
 module zt.remote;
 
 import zt.std;
-import :sigv4;
 
 namespace zt::remote::internal {
 namespace {

@@ -8,7 +8,6 @@ module zt.remote;
 
 import zt.std;
 import :files;
-import :options;
 import zt.core;
 import zt.sink;
 import zt.source;

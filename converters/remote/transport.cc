@@ -394,10 +394,9 @@ class Lane {
 
   void End(Try& attempt, CURLcode code) {
     const Running exchange = attempt.exchange;
-    TryEnd end;
-    end.answered = code == CURLE_OK;
-    end.hopeless = IsHopeless(code);
-    end.may_be_done = code != CURLE_OK && !IsBeforeSending(code);
+    TryEnd end{.answered = code == CURLE_OK,
+               .hopeless = IsHopeless(code),
+               .may_be_done = code != CURLE_OK && !IsBeforeSending(code)};
     if (code != CURLE_OK)
       end.problem = attempt.error[0] != '\0' ? attempt.error : curl.easy_strerror(code);
     end.hopeless = end.hopeless || end.problem.starts_with("Unsupported proxy");
