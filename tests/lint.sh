@@ -43,6 +43,8 @@ rule "A pair is made by make_pair or with its types: Debian 13's standard librar
   search 'std::pair\{' $(module_units "${interfaces[@]}" "${sources[@]}")
 rule 'No thread_local in a static library: libztstream could not be linked with it. An ObjectPool holds what threads reuse.' \
   search '^ *(static )?thread_local ' $(matching '^(modules|converters)/.*\.(cppm|cc|h)$')
+rule 'SHA1() and SHA256() link all algorithms of libcrypto, 4 MB: Init, Update and Final do not.' \
+  search '[^A-Za-z_0-9]SHA(1|256)\((reinterpret|[a-z])' $(matching '^(modules|converters)/.*\.(cc|h)$')
 rule 'Headers that the standard library of Debian 12 lacks.' \
   search '#include *<(format|print|generator|flat_map|mdspan)>' "${cpp[@]}"
 included_in_purview() {

@@ -270,8 +270,10 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
   const std::string region = profile.Find("sso_region"), session = profile.Find("sso_session");
   const std::string key = session.empty() ? profile.Find("sso_start_url") : session;
   std::array<std::byte, SHA_DIGEST_LENGTH> digest;
-  SHA1(reinterpret_cast<const unsigned char*>(key.data()), key.size(),
-       reinterpret_cast<unsigned char*>(digest.data()));
+  SHA_CTX context;
+  SHA1_Init(&context);
+  SHA1_Update(&context, key.data(), key.size());
+  SHA1_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
   const auto text = ReadSmall(Environment("HOME") + "/.aws/sso/cache/" + Hex(digest) + ".json");
   constexpr std::string_view kToken[] = {"accessToken", "expiresAt"};
   std::vector<std::string> values;

@@ -14,8 +14,10 @@ namespace {
 
 std::string Sha256(std::string_view text) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-         reinterpret_cast<unsigned char*>(digest.data()));
+  SHA256_CTX context;
+  SHA256_Init(&context);
+  SHA256_Update(&context, text.data(), text.size());
+  SHA256_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
   return digest;
 }
 
