@@ -73,7 +73,8 @@ class Pages(unittest.TestCase):
     def test_pages_of_users_are_plain(self):
         """No sentence of more than 25 words, no line of more than 120 columns, but what scripts/plain.py excuses."""
         pages = {"README.md": ROOT, **dict.fromkeys(("GUIDE.md", "PYTHON.md", "CLUSTER.md", "REMOTE.md", "FORMAT.md", "SECURITY.md", "OPTIONS.md",
-                                                      "BENCHMARKS.md"), ROOT / "docs")}
+                                                      "INPUTS.md", "QUANTIZED.md", "DELTA.md", "PLANES.md", "GLOSSARY.md", "BENCHMARKS.md"),
+                                                     ROOT / "docs")}
         said = subprocess.run([sys.executable, "-B", ROOT / "scripts/plain.py", "--long", *(folder / name for name, folder in pages.items())],
                               capture_output=True, text=True, check=True).stdout
         rows = {line.split()[0]: [int(number) for number in line.split()[1:]] for line in said.splitlines()[1:] if not line.startswith(" ")}
