@@ -141,21 +141,7 @@ def document(results, pictures, notes):
     """The text of BENCHMARKS.md: what a user asks."""
     loads = [step["load"] for step in results["steps"].values()]
     first, _, rest = ("\n" + notes).partition("\n## ")
-    out = ["# Benchmarks", "", *[line for line in [first.strip(), ""] if first.strip()], "## How was it measured?", "",
-           "`bench/compare.py` measures and writes this page. [results.json](benchmarks/results.json) has every row.", "",
-           "Contenders run in turn, in a random order each time. Figures are medians. Absolute times move with the machine,",
-           "ratios less. A later sitting replaces the steps that it measures.", start_of_python(results), ""]
-    out += table(["machine", ""], [*((key, str(value).partition(";")[0]) for key, value in results["machine"].items()),
-                                   *results["settings"].items(),
-                                   ("load average", f"{min(loads)} to {max(loads)}")])
-    rows = goals_rows(results)
-    missed = [row for row in rows if not row[-1].startswith("met")]
-    out += ["## Which goals are missed?", "",
-            f"{len(rows) - len(missed)} of {len(rows)} goals are met. [Details](benchmarks/details.md) lists those, and says why others are not.", ""]
-    out += goals_table(missed) if missed else []
-    failed = {name: step["error"] for name, step in results["steps"].items() if "error" in step}
-    if failed:
-        out += ["## Not measured", ""] + [f"- {name}: {error}" for name, error in failed.items()] + [""]
+    out = ["# Benchmarks", "", *[line for line in [first.strip(), ""] if first.strip()]]
     out += ["## How fast is each way?", "", "Warm page cache and not synced, unless the row says so.", ""]
     out += workloads_table(section(results, "throughput"))
     for name, text in (("throughput", "Throughput of every contender by workload"),
@@ -171,6 +157,21 @@ def document(results, pictures, notes):
     if growth := section(results, "growth"):
         worse = [f"{name}: {text}" for name, step in growth.items() for text in worse_than_linear(measured(step["rows"]))]
         out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
+    rows = goals_rows(results)
+    missed = [row for row in rows if not row[-1].startswith("met")]
+    out += ["## Which goals are missed?", "",
+            f"{len(rows) - len(missed)} of {len(rows)} goals are met. [Details](benchmarks/details.md) lists those, and says why others are not.", ""]
+    out += goals_table(missed) if missed else []
+    failed = {name: step["error"] for name, step in results["steps"].items() if "error" in step}
+    if failed:
+        out += ["## Not measured", ""] + [f"- {name}: {error}" for name, error in failed.items()] + [""]
+    out += ["## How was it measured?", "",
+            "`bench/compare.py` measures and writes this page. [results.json](benchmarks/results.json) has every row.", "",
+            "Contenders run in turn, in a random order each time. Figures are medians. Absolute times move with the machine,",
+            "ratios less. A later sitting replaces the steps that it measures.", start_of_python(results), ""]
+    out += table(["machine", ""], [*((key, str(value).partition(";")[0]) for key, value in results["machine"].items()),
+                                   *results["settings"].items(),
+                                   ("load average", f"{min(loads)} to {max(loads)}")])
     return joined(out + ["## " + rest.strip()] * bool(rest))
 
 
