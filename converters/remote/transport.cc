@@ -55,36 +55,19 @@ bool FindAll(void* library, Curl& curl) {
 #undef ZT_CURL_FIND
 }
 
-struct Loaded {
-  Curl curl;
-  const char* problem = nullptr;
-};
-
-Loaded Load() {
-  Loaded loaded;
+StatusOr<Curl> LoadCurl() {
   void* library = ::dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) library = ::dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    loaded.problem = "URLs need libcurl, which is not installed (Debian: apt install libcurl4)";
-    return loaded;
-  }
+  if (library == nullptr)
+    return IoError("URLs need libcurl, which is not installed (Debian: apt install libcurl4)");
+  Curl curl;
   decltype(&::curl_version_info) version = nullptr;
   decltype(&::curl_global_init) init = nullptr;
   if (!Find(library, "curl_version_info", version) || !Find(library, "curl_global_init", init) ||
-      !FindAll(library, loaded.curl) || version(CURLVERSION_NOW)->version_num < kOldest) {
-    loaded.problem = "URLs need libcurl 7.85 or newer; the one that is installed is older";
-  } else if (init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-    loaded.problem = "libcurl cannot be set up";
-  }
-  return loaded;
-}
-
-// The library, loaded by the first call, so that other runs start without it. Null if no usable one
-// is installed; `problem` says why.
-const Curl* LoadCurl(const char*& problem) {
-  static const Loaded loaded = Load();
-  problem = loaded.problem;
-  return loaded.problem == nullptr ? &loaded.curl : nullptr;
+      !FindAll(library, curl) || version(CURLVERSION_NOW)->version_num < kOldest)
+    return IoError("URLs need libcurl 7.85 or newer; the one that is installed is older");
+  if (init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return IoError("libcurl cannot be set up");
+  return curl;
 }
 
 using Clock = Exchange::Clock;
@@ -477,10 +460,10 @@ StatusOr<Transport*> Transport::Get() {
   const MutexLock lock(g_mutex);
   // A forked process has a copy of the memory, but not the thread.
   if (g_state != nullptr && g_state->process == ::getpid()) return &g_state->transport;
-  const char* problem = nullptr;
-  const Curl* const curl = LoadCurl(problem);
-  if (curl == nullptr) return IoError(problem);
-  auto state = std::make_unique<State>(*curl);
+  // By the first call, so that other runs start without it.
+  static const auto* const curl = new StatusOr<Curl>(LoadCurl());
+  ZT_RETURN_IF_ERROR(curl->status());
+  auto state = std::make_unique<State>(**curl);
   {
     const MutexLock first(state->mutex);
     ZT_RETURN_IF_ERROR(state->AddLane());
