@@ -188,7 +188,7 @@ Status Decoder1x::DecodeObject(StoredObject& object) {
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("object", &map));
   // 1.0 has one dtype here for all components.
-  FieldSet fields(std::span(kNames).first(Is1_0() ? 5 : 4));
+  FieldSet fields{std::span(kNames).first(Is1_0() ? 5 : 4)};
   ElementType element;
   while (reader_.More(map)) {
     std::size_t field;
@@ -259,7 +259,7 @@ Status Decoder1x::DecodeComponent(StoredComponent& component) {
   constexpr std::size_t kDepth = kObjectDepth + 2;
   cbor::Container map;
   ZT_RETURN_IF_ERROR(OpenMap("component", &map));
-  FieldSet fields(std::span(kNames).first(Is1_0() ? 5 : 7));
+  FieldSet fields{std::span(kNames).first(Is1_0() ? 5 : 7)};
   std::string type;
   component.decoded_bytes = kUnknownSize;
   while (reader_.More(map)) {

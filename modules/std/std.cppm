@@ -60,6 +60,10 @@ module;
 
 export module zt.std;
 
+export {  // libstdc++'s containers look the placement form up where they are instantiated
+  using ::operator new;
+}
+
 export namespace absl {
 using absl::InlinedVector, absl::Status, absl::StatusCode, absl::StatusOr, absl::operator<,
     absl::operator<<;
@@ -128,9 +132,9 @@ using std::deque, std::erase, std::erase_if, std::list, std::map, std::multimap,
 // exceptions
 using std::bad_alloc, std::current_exception, std::errc, std::error_category, std::error_code,
     std::exception, std::exception_ptr, std::generic_category, std::invalid_argument,
-    std::length_error, std::logic_error, std::make_error_code, std::out_of_range,
-    std::rethrow_exception, std::runtime_error, std::system_category, std::system_error,
-    std::terminate, std::uncaught_exceptions;
+    std::length_error, std::logic_error, std::make_error_code, std::make_error_condition,
+    std::out_of_range, std::rethrow_exception, std::runtime_error, std::system_category,
+    std::system_error, std::terminate, std::uncaught_exceptions;
 // functional
 using std::equal_to, std::function, std::greater, std::hash, std::less, std::minus, std::not_fn,
     std::plus, std::ref, std::reference_wrapper;
