@@ -461,10 +461,13 @@ TEST(Sinks, OfNothingAreRefused) {
 // ---- errors -------------------------------------------------------------------------------------
 
 TEST(Errors, PrintWithoutAnotherInclude) {
-  std::ostringstream out;
-  out << InvalidData("it is short") << '\n' << OkStatus();
-  EXPECT_EQ(out.str(), "DATA_LOSS: it is short\nOK");
-  EXPECT_EQ(::testing::PrintToString(IoError("gone")), "UNAVAILABLE: gone");
+  std::ostringstream out, fine;
+  out << InvalidData("it is short") << '\n';
+  fine << OkStatus();
+  // Newer releases of Abseil print where a status was made below it.
+  EXPECT_TRUE(out.str().starts_with("DATA_LOSS: it is short\n")) << out.str();
+  EXPECT_EQ(fine.str(), "OK");
+  EXPECT_TRUE(::testing::PrintToString(IoError("gone")).starts_with("UNAVAILABLE: gone"));
 }
 
 TEST(Errors, NameTheFileThatCannotBeOpened) {
