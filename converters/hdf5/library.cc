@@ -134,7 +134,9 @@ StatusOr<std::unique_ptr<Library>> Library::Open(ByteSource& bytes, std::uint64_
       H5Pset_cache(access.get(), 0, 521, std::size_t{1} << 20, 1.0) < 0) {
     return IoError("libhdf5 cannot be set up");
   }
-  library->file_ = Handle(H5Fopen(bytes.name().c_str(), H5F_ACC_RDONLY, access.get()));
+  // The name is not used. Since 2.1 one that is not absolute asks for the working folder, which the
+  // worker may not.
+  library->file_ = Handle(H5Fopen("/", H5F_ACC_RDONLY, access.get()));
   if (!library->file_.ok()) {
     const Status damaged = Damaged("the superblock");
     const std::string_view driver = DriverOf(bytes);
