@@ -26,7 +26,7 @@ constexpr std::uint64_t kWord = sizeof(float);
 constexpr std::uint64_t kMostNumbers = std::uint64_t{4} << 20;
 constexpr std::uint64_t kMostGathered = std::uint64_t{1} << 31;
 constexpr float kLargest = std::numeric_limits<float>::max();
-constexpr float kMostCode = 512;       // no difference of a code and a zero point is larger
+constexpr float kMostCode = 512;       // no fixed code, less its zero point, is larger
 constexpr std::uint64_t kStep = 2048;  // numbers that stay in the first-level cache
 
 // A component as bytes.
@@ -144,6 +144,7 @@ class WeightNumbers final : public Numbers {
   // What the numbers of some rows need.
   struct Needs {
     CodeLayout layout;
+    float most_code = kMostCode;  // no magnitude is larger
     Buffer codes;
     std::uint64_t codes_at = 0;  // offset of the first byte
     std::vector<float> scales, zeros;
@@ -155,7 +156,8 @@ class WeightNumbers final : public Numbers {
     std::uint64_t groups_at = 0;
     Buffer words;                // packed zeros of all rows, of these sets
     std::uint64_t words_at = 0;  // row of the first word
-    // A product may be beyond f32. Then `unbounded` has the scales that are stored so, if any is.
+    // A product may be beyond f32. Then `unbounded` says which scales are not finite as stored, if
+    // any is.
     bool may_overflow = false;
     std::vector<bool> unbounded;
   };
@@ -190,7 +192,14 @@ class WeightNumbers final : public Numbers {
   Status ReadCodes(std::uint64_t row, std::uint64_t last, std::uint64_t from, std::uint64_t to,
                    BufferPool& pool, Needs& needs) const {
     needs.layout = weight_.layout;
-    if (table_ != nullptr) ZT_RETURN_IF_ERROR(ReadFloats(*table_, 0, needs.layout.values));
+    if (table_ != nullptr) {
+      ZT_RETURN_IF_ERROR(ReadFloats(*table_, 0, needs.layout.values));
+      needs.most_code = Largest(needs.layout.values);
+      if (!std::isfinite(needs.most_code)) {
+        return InvalidData(TensorContext(source_.objects()[*weight_.value_table].name) +
+                           " has a value that is not finite");
+      }
+    }
     const std::uint64_t first = row / weight_.rows_per_codes * weight_.pitch;
     const std::uint64_t end = last / weight_.rows_per_codes * weight_.pitch;
     needs.codes_at = first + BytesOfCodes(weight_.layout, from, 0).first;
@@ -241,7 +250,7 @@ class WeightNumbers final : public Numbers {
       for (float& scale : needs.scales) scale = weight_.divides ? scale / global : scale * global;
       if (global == 0 && weight_.divides) needs.unbounded.assign(count, true);
     }
-    needs.may_overflow = Largest(needs.scales) > std::bit_cast<std::uint32_t>(kLargest / kMostCode);
+    needs.may_overflow = !(Largest(needs.scales) <= kLargest / std::max(needs.most_code, 1.f));
     if (weight_.zeros_kind == Weight::Zeros::kI8) {
       ZT_RETURN_IF_ERROR(zeros_.Read(needs.scales_at, std::span(raw).first(count)));
       needs.zeros.resize(count);
@@ -253,34 +262,36 @@ class WeightNumbers final : public Numbers {
     return OkStatus();
   }
 
-  // Of their magnitudes, as bits: of infinity and NaN, too.
-  static std::uint32_t Largest(std::span<const float> scales) {
+  // The largest magnitude; infinite or NaN if one is.
+  static float Largest(std::span<const float> numbers) {
     std::uint32_t most = 0;
-    for (const float scale : scales)
-      most = std::max(most, std::bit_cast<std::uint32_t>(scale) & 0x7fffffffu);
-    return most;
+    for (const float number : numbers)
+      most = std::max(most, std::bit_cast<std::uint32_t>(number) & 0x7fffffffu);
+    return std::bit_cast<float>(most);
   }
 
   static void MarkUnbounded(Needs& needs) {
-    if (Largest(needs.scales) <= std::bit_cast<std::uint32_t>(kLargest)) return;
+    if (std::isfinite(Largest(needs.scales))) return;
     needs.unbounded.resize(needs.scales.size());
     for (std::size_t i = 0; i < needs.scales.size(); ++i)
       needs.unbounded[i] = !std::isfinite(needs.scales[i]);
   }
 
-  // The infinite numbers whose scale is finite.
+  // The numbers that f32 cannot hold though all that makes them is finite: infinite ones, and the
+  // NaN of a code of 0 and a scale beyond f32.
   std::uint64_t CountOverflow(const Needs& needs, std::uint64_t row, std::uint64_t column,
                               bool saturate, std::span<float> out) const {
     std::uint64_t found = 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
-      if (!std::isinf(out[i])) continue;
+      if (std::isfinite(out[i])) continue;
       const std::uint64_t set = needs.groups.empty()
                                     ? (column + i) / weight_.blocks.block_columns
                                     : needs.groups[column + i - needs.groups_at] + needs.first_set;
       const std::uint64_t scale = weight_.blocks.Index(row, 0) + set - needs.scales_at;
       if (!needs.unbounded.empty() && needs.unbounded[scale]) continue;
+      if (std::isnan(out[i]) && !std::isinf(needs.scales[scale])) continue;
       ++found;
-      if (saturate) out[i] = std::clamp(out[i], -kLargest, kLargest);
+      if (saturate) out[i] = std::isnan(out[i]) ? 0 : std::clamp(out[i], -kLargest, kLargest);
     }
     return found;
   }
@@ -293,11 +304,12 @@ class WeightNumbers final : public Numbers {
     std::vector<float> absmax((needs.scales_at + codes.size() - 1) / nested.block - first + 1);
     ZT_RETURN_IF_ERROR(ReadFloats(*nested_absmax_, first, absmax));
     for (std::size_t i = 0; i < codes.size(); ++i) {
-      const float scale = map[std::to_integer<std::uint8_t>(codes[i])] *
-                          absmax[(needs.scales_at + i) / nested.block - first];
-      needs.scales[i] = scale + nested.offset;
-      if (!std::isfinite(scale)) needs.unbounded.resize(codes.size());
-      if (!std::isfinite(scale)) needs.unbounded[i] = true;
+      const float factors[] = {map[std::to_integer<std::uint8_t>(codes[i])],
+                               absmax[(needs.scales_at + i) / nested.block - first]};
+      needs.scales[i] = factors[0] * factors[1] + nested.offset;
+      if (std::isfinite(Largest(factors))) continue;
+      needs.unbounded.resize(codes.size());
+      needs.unbounded[i] = true;
     }
     return OkStatus();
   }

@@ -650,6 +650,41 @@ class Refused(Base):
                         self.assertEqual([line for line in done.stderr.decode().splitlines() if "did not fit" in line],
                                          [f"ztstream: warning: {said}"] if count else [], done.stderr)
 
+    def test_products_beyond_f32_of_what_a_file_defines(self):
+        """Tables of values, nested scales and global ones are finite, their products are not; of a code of 0, too."""
+        f32 = lambda *values: numpy.array(values, "<f4").tobytes()  # noqa: E731
+        table, config = self.pair("bnb_nf4")
+        table = dict(table, **{"m.weight.quant_map": ("F32", [16], f32(*[1e6] * 16)), "m.weight.absmax": ("F32", [3], f32(*[6e35] * 3))})
+        nested = dict(self.pair("bnb_nf4")[0])
+        state = "m.weight.quant_state.bitsandbytes__nf4"
+        text = json.dumps(json.loads(nested[state][2]) | {"nested_blocksize": 256, "nested_offset": 0.1}).encode()
+        nested |= {state: ("U8", [len(text)], text), "m.weight.absmax": ("U8", [3], bytes([0, 1, 255])), "m.weight.nested_absmax": ("F32", [1], f32(3e38)),
+                   "m.weight.nested_quant_map": ("F32", [256], f32(*numpy.linspace(-2, 2, 256)))}
+        zeros, of_groups = self.pair("nvfp4")
+        for name, (dtype, shape, data) in list(zeros.items()):
+            if name.endswith("weight_global_scale"):
+                zeros[name] = dtype, shape, f32(1e-40)
+            elif name.endswith(("weight_packed", ".weight")):
+                zeros[name] = dtype, shape, bytes(len(data))
+        for case, tensors, of in (("table", table, config), ("nested", nested, config), ("zero codes", zeros, of_groups)):
+            model = self.write_model(tensors, of)
+            for kind in ("f32", "bf16"):
+                with self.subTest(case=case, kind=kind):
+                    self.expect(support.NUMERIC, "convert", model, "--dequantize", kind, "-f", "-o", "m.zt")
+                    for rule in ("inf", "saturate"):
+                        report = self.json("convert", model, "--dequantize", kind, "--on-overflow", rule, "-f", "-o", "m.zt", "--json")
+                        found = make_safetensors.read(self.extracted("m.zt") / "model.safetensors")[0]["m.weight"][2]
+                        found = numpy.frombuffer(found, "<f4") if kind == "f32" else (numpy.frombuffer(found, "<u2").astype("<u4") << 16).view("<f4")
+                        beyond = int(numpy.count_nonzero(~numpy.isfinite(found)))
+                        if rule == "inf":
+                            made = beyond
+                        self.assertGreater(made, 0)
+                        self.assertEqual([each["overflow"] for each in report["numeric"]], [made])
+                        self.assertTrue(rule == "inf" or kind == "bf16" or beyond == 0)
+        table["m.weight.quant_map"] = "F32", [16], f32(*[numpy.inf] * 16)
+        done = self.expect(support.INVALID, "convert", self.write_model(table, config), "--dequantize", "f32", "-f", "-o", "m.zt")
+        self.assertIn("tensor 'm.weight.quant_map' has a value that is not finite", done.stderr.decode())
+
     def test_a_pipe(self):
         model = self.write_model(*self.pair("deepseek_fp8"))
         done = self.run_program("convert", "-", "--dequantize", "bf16", "-o", "m.zt",
