@@ -228,11 +228,12 @@ Status ReadFile(TensorSource& source, const FileEntry& file,
   return OkStatus();
 }
 
-// Leaves out indices of shards that are not written, and those in whose place new ones come.
-Status LeaveOutStaleIndices(TensorSource& source, FolderPlan& plan) {
-  std::set<std::string> written, fresh;
-  for (const FileEntry& file : plan.files) written.insert(file.path);
-  for (const NamedLayout& each : plan.weights) written.insert(each.path);
+// Leaves out indices of shards that are not written as they were, which the first `again` files of
+// weights are, and those in whose place new ones come.
+Status LeaveOutStaleIndices(TensorSource& source, std::size_t again, FolderPlan& plan) {
+  std::set<std::string> kept, fresh;
+  for (const FileEntry& file : plan.files) kept.insert(file.path);
+  for (const NamedLayout& each : std::span(plan.weights).first(again)) kept.insert(each.path);
   for (const auto& [path, text] : plan.indices) fresh.insert(path);
   std::vector<FileEntry> files;
   for (const FileEntry& file : plan.files) {
@@ -245,10 +246,10 @@ Status LeaveOutStaleIndices(TensorSource& source, FolderPlan& plan) {
       }));
       const auto index = ParseShardIndex(std::move(text));
       const std::string folder(file.path.substr(0, file.path.rfind('/') + 1));
-      const auto is_missing = [&](const auto& entry) {
-        return !written.contains(folder + entry.second);
+      const auto is_changed = [&](const auto& entry) {
+        return !kept.contains(folder + entry.second);
       };
-      if (index.ok() && std::ranges::any_of(index->weight_map, is_missing)) continue;
+      if (index.ok() && std::ranges::any_of(index->weight_map, is_changed)) continue;
     }
     files.push_back(file);
   }
@@ -269,9 +270,9 @@ StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source, Sele
     ZT_ASSIGN_OR_RETURN(plan.weights, PlanAgain(source, selected, known, why));
   }
   plan.verbatim = !plan.weights.empty() && selected.empty();
+  const std::size_t again = plan.weights.size();
   if (!plan.verbatim) {
     const std::uint64_t most = args.shard_size == 0 ? kUnknownSize : args.shard_size;
-    const std::size_t again = plan.weights.size();
     ZT_RETURN_IF_ERROR(PlanNew(source, selected, known, most, plan));
     NameList fresh;
     for (std::size_t i = again; i < plan.weights.size(); ++i) fresh.Add(plan.weights[i].path);
@@ -283,7 +284,7 @@ StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source, Sele
                               fresh.ToString());
     }
   }
-  ZT_RETURN_IF_ERROR(LeaveOutStaleIndices(source, plan));
+  ZT_RETURN_IF_ERROR(LeaveOutStaleIndices(source, again, plan));
   // No two files of the folder may meet.
   FilePaths paths;
   for (const FileEntry& file : plan.files) ZT_RETURN_IF_ERROR(paths.Add(file.path));
