@@ -8,8 +8,6 @@ module zt.cli;
 import zt.std;
 import :values;
 
-#pragma clang fp contract(off)  // the same digits, and verdicts, on every host
-
 namespace zt::cli::internal {
 namespace {
 

@@ -16,8 +16,6 @@ import zt.pipeline;
 import zt.source;
 import zt.transform;
 
-#pragma clang fp contract(off)
-
 namespace zt::composite::internal {
 namespace {
 

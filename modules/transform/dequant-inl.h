@@ -18,7 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-#pragma clang fp contract(off)
 
 // At most 16 floats: in most types runs of 16 share a scale, so every vector has a single scale.
 using DF = hn::CappedTag<float, 16>;

@@ -14,7 +14,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
-#pragma clang fp contract(off)
 
 using DF8 = hn::CappedTag<float, 8>;
 

@@ -12,7 +12,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
-#pragma clang fp contract(off)
 
 // 16 bytes: scale in the low nibble, minimum in the high, each for 16 elements | 64 bytes of 2 bits
 // | f16 d, dmin. Element 128 h + 32 s + i is in bits 2 s of byte 32 h + i.

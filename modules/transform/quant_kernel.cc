@@ -16,7 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace zt::kernel::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-#pragma clang fp contract(off)
 
 constexpr std::uint32_t kNan = 0x7fc00000;
 

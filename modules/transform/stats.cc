@@ -10,8 +10,6 @@ module zt.transform;
 import zt.std;
 import zt.core;
 
-#pragma clang fp contract(off)  // the same digits on every host
-
 namespace zt {
 namespace {
 
