@@ -36,7 +36,7 @@ Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   const Transform* const transform = Planned(id).transform.get();
   if (transform == nullptr) {
     ZT_RETURN_IF_ERROR(inner_->Read(Planned(id).source, offset, out));
-    Count(id, {});
+    Count(id, out.size(), {});
     return OkStatus();
   }
   // Reads the whole units that `out` overlaps.
@@ -51,15 +51,16 @@ Status ChangedSource::Read(ComponentId id, std::uint64_t offset, std::span<std::
   NumericCounts counts;
   transform->Apply(input.bytes(), whole ? out : output.bytes(), counts);
   if (!whole) std::memcpy(out.data(), &output.bytes()[offset - first * unit], out.size());
-  Count(id, counts);
+  Count(id, out.size(), counts);
   return OkStatus();
 }
 
-void ChangedSource::Count(ComponentId id, const NumericCounts& converted) {
+void ChangedSource::Count(ComponentId id, std::uint64_t bytes, const NumericCounts& converted) {
   const std::uint64_t overflow = inner_->TakeOverflow(Planned(id).source);
-  if (overflow == 0 && !converted.any()) return;
   const zt::internal::MutexLock lock(mutex_);
-  auto& counts = counts_[id];
+  Counts& counts = counts_[id];
+  if (counts.bytes >= objects_[id.object].components[id.component].bytes) return;
+  counts.bytes += bytes;
   counts.converted += converted;
   counts.made += overflow;
 }
@@ -94,8 +95,9 @@ std::vector<NumericFinding> ChangedSource::Findings() const {
   const zt::internal::MutexLock lock(mutex_);
   for (const auto& [id, counts] : counts_) {
     const Component& component = objects_[id.object].components[id.component];
-    findings.push_back({objects_[id.object].name, Total(id, counts),
-                        component.bytes / ByteWidth(component.element.dtype)});
+    const NumericCounts total = Total(id, counts);
+    if (!total.any()) continue;
+    findings.push_back({objects_[id.object].name, total, component.bytes / ByteWidth(component.element.dtype)});
   }
   return findings;
 }

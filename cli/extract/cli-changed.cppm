@@ -42,8 +42,9 @@ class ChangedSource final : public WrappedSource {
   struct Counts {
     NumericCounts converted;
     std::uint64_t made = 0;
+    std::uint64_t bytes = 0;  // counted; more are those of another pass
   };
-  void Count(ComponentId id, const NumericCounts& converted);
+  void Count(ComponentId id, std::uint64_t bytes, const NumericCounts& converted);
   NumericCounts Total(ComponentId id, const Counts& counts) const;
 
   const std::unique_ptr<TensorSource> inner_;

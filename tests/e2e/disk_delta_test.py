@@ -120,6 +120,16 @@ class DiskDelta(support.EndToEnd):
                            f"{self.path('s_2')}/").stderr
         self.assertIn(b"1 file of the model is left out: readers keep those of the base", said)
 
+    def test_numbers_that_do_not_fit_are_counted_once(self):
+        """A tensor is read three times for disk-delta-overwrite."""
+        old = {"w": ("F16", [3], numpy.zeros(3, "<f2"))}
+        new = {"w": ("F32", [3], numpy.array([1e30, 2, -1e30], "<f4"))}
+        base, after = self.model("old.safetensors", old), self.model("new.safetensors", new)
+        for at, form in enumerate(("disk-delta", "disk-delta-overwrite"), 1):
+            said = self.expect(0, "convert", after, "--base", base, "--dtype", "f16", "--on-overflow", "inf", "--to", form, "-o",
+                               f"{self.path(f'v_{at}')}/").stderr
+            self.assertIn(b"tensor 'w': 2 values did not fit and became infinity\n", said)
+
     def test_chain(self):
         """Versions beside each other are found by their names. A base that is given counts where its tensors fit."""
         rng = numpy.random.default_rng(5)
