@@ -97,6 +97,8 @@ class Patch {
     const auto [found, added] = numbers_.emplace(fs::path(name).filename().string(),
                                                  static_cast<std::uint32_t>(files_.size()));
     if (added) {
+      if (found->first.starts_with('.'))  // which no journal names
+        return WithFile(NotInPlace("its name begins with '.'"), name);
       ZT_RETURN_IF_ERROR(OpenInPlace(name).status());
       if (folder_) {
         ZT_ASSIGN_OR_RETURN(locks_.emplace_back(), LockPath(name));

@@ -46,6 +46,17 @@ class Apply(support.EndToEnd):
             fresh["w"][2].view("<u2")[17::100] += 1
         return model, fresh
 
+    def test_a_name_that_begins_with_a_point_is_refused_before_anything_changes(self):
+        """No journal names such a file, so that none could be gone on with."""
+        old, new = (self.in_form(name, "safetensors", model) for name, model in zip(("old", "new"), self.versions(), strict=True))
+        delta, hidden = self.delta(new, old), self.path(".h.safetensors")
+        hidden.write_bytes(old.read_bytes())
+        for _ in range(2):
+            self.fail_with(UNSUPPORTED, "apply", delta, hidden, says="its name begins with '.'")
+        self.assertEqual(hidden.read_bytes(), old.read_bytes())
+        self.assertFalse(list(self.folder.glob("*journal*")) + list(self.folder.glob(".*journal*")))
+        self.succeed("inspect", hidden)
+
     def delta(self, new, old, *options):
         self.succeed("convert", new, "--base", old, "-o", self.path("d.zt"), "-fq", *options)
         return self.path("d.zt")
