@@ -97,7 +97,8 @@ std::vector<NumericFinding> ChangedSource::Findings() const {
     const Component& component = objects_[id.object].components[id.component];
     const NumericCounts total = Total(id, counts);
     if (!total.any()) continue;
-    findings.push_back({objects_[id.object].name, total, component.bytes / ByteWidth(component.element.dtype)});
+    findings.push_back(
+        {objects_[id.object].name, total, component.bytes / ByteWidth(component.element.dtype)});
   }
   return findings;
 }

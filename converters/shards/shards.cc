@@ -380,8 +380,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenIndexed(
   for (const std::string& file : present) {
     const auto name = ParseShardName(file, format.suffix);
     if (shards.contains(file) || !name || !sets.contains(OfAllRanks(name->set))) continue;
-    const auto source = OpenShard(folder, file, format, *contents, options);
-    if (source.ok() && (*source)->objects().empty()) empty.insert(file);
+    ZT_ASSIGN_OR_RETURN(const auto source, OpenShard(folder, file, format, *contents, options));
+    if (source->objects().empty()) empty.insert(file);
   }
   listed.insert(listed.end(), empty.begin(), empty.end());
   ZT_RETURN_IF_ERROR(Annotate(CheckSets(listed, format.suffix, "it leaves out shards"), index));

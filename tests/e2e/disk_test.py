@@ -64,6 +64,11 @@ class Disk(support.EndToEnd):
         process = self.expect(DONE, "convert", self.path(folder), "-o", self.path("m.zt"), "-f", *options)
         return process.stderr.decode()
 
+    def types(self, *words):
+        """{name: type} of what is listed, and what is said."""
+        done = self.expect(DONE, "inspect", "--json", *words)
+        return {each["name"]: each["kind"] for each in json.loads(done.stdout)["objects"]}, done.stderr.decode()
+
     def back(self, *options):
         """The folder that comes out of m.zt, as path -> bytes, and what was said."""
         out = self.path("back")
@@ -380,6 +385,38 @@ class Pipelines(Disk):
             self.convert("f")
             self.assertEqual(sorted(self.back()[0]), ["config.json", "model.safetensors"])
 
+    def test_an_index_of_what_was_written_anew_does_not_come_back(self):
+        """One file with an index, and a variant: what is chosen, renamed or converted is what the folder has."""
+        self.save("one/model.safetensors", {**weights("a"), **weights("b")})
+        self.index("one/model.safetensors.index.json", a="model.safetensors", b="model.safetensors")
+        names = [f"model-0000{i}-of-00002.fp16.safetensors" for i in (1, 2)]
+        for i, name in enumerate(names):
+            self.save(f"of/{name}", weights(f"t{i}"))
+        self.index("of/model.safetensors.index.fp16.json", t0=names[0], t1=names[1])
+        for folder, options, want in (("one", ["--include", "a"], ["a"]), ("one", ["--rename", "s/a/c/"], ["c", "b"]),
+                                      ("one", ["--dtype", "f16"], ["a", "b"]), ("one", [], ["a", "b"]),
+                                      ("of", ["--variant", "fp16", "--shard-size", "3B"], ["t0", "t1"]),
+                                      ("of", ["--variant", "fp16", "--rename", "s/t/u/", "--shard-size", "3B"], ["u0", "u1"])):
+            for way in ("straight", "by .zt"):
+                with self.subTest(folder=folder, options=options, way=way):
+                    shutil.rmtree(self.path("out"), ignore_errors=True)
+                    if way == "straight":
+                        self.succeed("convert", folder, "-o", "out/", "--to", "safetensors", "-q", *options)
+                    else:
+                        cut = [each for each in options if each not in ("--shard-size", "3B")]
+                        self.succeed("convert", folder, "-o", "m.zt", "-fq", *cut)
+                        self.succeed("extract", "m.zt", "-o", "out/", "--to", "safetensors", "-q", *options[len(cut):])
+                    self.assertEqual(sorted(self.types("out", *(["--variant", "fp16"] if folder == "of" else []))[0]), sorted(want))
+                    indices = [path.read_bytes() for path in self.path("out").glob("*.index*.json")]
+                    self.assertEqual(len(indices), 1 if folder == "of" or not options else 0)
+
+    def test_a_shard_that_cannot_be_read_is_named(self):
+        for i in (1, 2):
+            self.save(f"f/model-0000{i}-of-00002.safetensors", weights(f"t{i}"))
+        self.index("f/model.safetensors.index.json", t1="model-00001-of-00002.safetensors")
+        self.put("f/model-00002-of-00002.safetensors", b"\x05")
+        self.fail_with(INVALID, "inspect", "f", says="model-00002-of-00002.safetensors: it ends at byte 1")
+
     def test_an_adapter_of_pytorch_keeps_its_name(self):
         self.save("f/adapter_model.bin", weights("lora"))
         self.convert("f")
@@ -424,11 +461,6 @@ class Text(Disk):
 class Choosing(Disk):
 
     HALF = {"a": ("F16", [2], b"1234")}
-
-    def types(self, *words):
-        """{name: type} of what is listed, and what is said."""
-        done = self.expect(DONE, "inspect", "--json", *words)
-        return {each["name"]: each["kind"] for each in json.loads(done.stdout)["objects"]}, done.stderr.decode()
 
     def test_a_variant_is_chosen(self):
         shards = [f"model-0000{i}-of-00002.fp16.safetensors" for i in (1, 2)]

@@ -67,7 +67,7 @@ class Wheel(Case):
 
     def test_contents(self):
         self.assertRegex(self.wheel.name, r"^ztstream-[0-9.]+-py3-none-manylinux_\d+_\d+_\w+\.whl$")
-        self.assertLess(self.wheel.stat().st_size, 12 << 20)  # 10 MB on Debian 13, whose Highway knows more processors
+        self.assertLess(self.wheel.stat().st_size, 16 << 20)  # 10 MB on Debian 13, whose Highway knows more processors; 14 of clang 21
         with zipfile.ZipFile(self.wheel) as archive:
             names = archive.namelist()
             record, = (name for name in names if name.endswith(".dist-info/RECORD"))
