@@ -48,7 +48,7 @@ cannot() {  # cannot WORDS [OPTION...]
   rm -rf "$scratch/refused"
 }
 cannot 'the generator Ninja (this is Unix Makefiles' -G 'Unix Makefiles' "$clang"
-! command -v g++ >/dev/null || cannot 'clang 18 or newer (this is GNU' -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_CXX_FLAGS=
+[ "$(g++ -dumpversion 2>/dev/null || echo 16)" -ge 16 ] || cannot 'clang 18 or newer, or GCC 16 or newer (this is GNU' -G Ninja -DCMAKE_CXX_COMPILER=g++ -DCMAKE_CXX_FLAGS=
 cannot 'libstdc++ (CMAKE_CXX_FLAGS has -stdlib=libc++' -G Ninja "$clang" -DCMAKE_CXX_FLAGS=-stdlib=libc++ -DCMAKE_CXX_COMPILER_WORKS=ON
 
 cd "$scratch"
