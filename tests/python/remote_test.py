@@ -216,7 +216,7 @@ class Reading(Remote):
             ztstream.open("s3://b/AKIDSECOND.zt")
 
     def test_refused(self):
-        for url, kind in ((self.server.url("none.zt"), OSError), ("ftp://host/x.zt", NotImplementedError),
+        for url, kind in ((self.server.url("none.zt"), OSError), ("nobody://host/x.zt", NotImplementedError),
                           ("https://user:secret@127.0.0.1/x.zt", ValueError), (self.server.origin + "/web/", ValueError)):
             with self.subTest(url), self.assertRaises(kind) as raised:
                 ztstream.open(url)
