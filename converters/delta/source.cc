@@ -536,6 +536,11 @@ StatusOr<bool> HoldsResults(TensorSource& model, TensorSource& checkpoint) {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> held;
   for (std::uint32_t i = 0; i < checkpoint.objects().size(); ++i)
     held.emplace(checkpoint.objects()[i].name, i);
+  const auto tensors = [](const TensorSource& source) {
+    return std::ranges::count_if(source.objects(),
+                                 [](const Object& each) { return !IsFile(each); });
+  };
+  if (tensors(model) != tensors(checkpoint)) return false;
   const bool attributes = checkpoint.format() == "zt";  // others keep those of the base
   if (attributes && model.attributes() != checkpoint.attributes()) return false;
   std::vector<std::byte> bytes, own;

@@ -57,6 +57,14 @@ class Apply(support.EndToEnd):
         self.assertFalse(list(self.folder.glob("*journal*")) + list(self.folder.glob(".*journal*")))
         self.succeed("inspect", hidden)
 
+    def test_a_checkpoint_with_one_tensor_more_is_not_that_version(self):
+        old, new = self.versions()
+        delta = self.delta(self.in_form("new", "safetensors", new), self.in_form("old", "safetensors", old))
+        more = self.in_form("more", "safetensors", new | {"extra": ("F32", [1], values(numpy.random.default_rng(2), "F32", 1))})
+        was = more.read_bytes()
+        self.fail_with((INVALID, USAGE, UNSUPPORTED), "apply", delta, more)
+        self.assertEqual(more.read_bytes(), was)
+
     def delta(self, new, old, *options):
         self.succeed("convert", new, "--base", old, "-o", self.path("d.zt"), "-fq", *options)
         return self.path("d.zt")
