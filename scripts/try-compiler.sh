@@ -11,7 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/try-common.sh
 
-name=${1:-} version=${1##*-}
+name=${1:-}
+version=${name##*-}
 case "$name" in
   clang-[0-9]*) packages=("clang-$version" "clang-tools-$version" "lld-$version") compilers=("clang-$version" "clang++-$version") ;;
   gcc-[0-9]*) packages=("g++-$version" "lld") compilers=("gcc-$version" "g++-$version") ;;
