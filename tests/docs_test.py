@@ -85,6 +85,16 @@ class Pages(unittest.TestCase):
             self.assertEqual((sentences, cells * (name != "BENCHMARKS.md")), (0, 0), said)
             self.assertLessEqual(lines, 1 if name in ("CLUSTER.md", "BENCHMARKS.md") else 0, (name, said))
 
+    def test_the_first_page_says_what_is_one_way(self):
+        declared = (ROOT / "converters/open/open-formats.cppm").read_text()
+        read, written = (set(re.search(rf'{name} = "(.*?)"', declared)[1].split()) for name in ("kReadFormats", "kWrittenFormats"))
+        one_way = read - written - {"zt"}
+        self.assertEqual(one_way, {"torch", "onnx", "hdf5"}, "another format is one way: say so on the first page, and here")
+        rows = dict(re.findall(r"^\| (PyTorch[^|]*) \| yes \| \*\*(no: one way)\*\*.*safetensors or npz \|$", (ROOT / "README.md").read_text(), re.M))
+        self.assertEqual(rows, {"PyTorch, ONNX, HDF5, Keras": "no: one way"})
+        backs = dict(re.findall(r"^\| ([^|]*?) \|[^|]*\|[^|]*\| (yes|no) \|$", (ROOT / "docs/INPUTS.md").read_text(), re.M))
+        self.assertEqual({name for name, back in backs.items() if back == "no"}, {"PyTorch", "ONNX", "HDF5, Keras"})
+
     def test_guide_shows_each_thing_in_each_language(self):
         page = (ROOT / "docs/GUIDE.md").read_text()
         for title in ("How do I write a file?", "How do I read a file?", "How do I write what comes in pieces?"):
