@@ -139,11 +139,10 @@ def joined(out):
 
 def document(results, pictures, notes):
     """The text of BENCHMARKS.md: what a user asks."""
-    loads = [step["load"] for step in results["steps"].values()]
     first, _, rest = ("\n" + notes).partition("\n## ")
     out = ["# Benchmarks", "", *[line for line in [first.strip(), ""] if first.strip()]]
-    out += ["## How fast is each way?", "", "Warm page cache and not synced, unless the row says so.", ""]
-    out += workloads_table(section(results, "throughput"))
+    out += ["## How fast is each way?", "", "Warm: the input is in the page cache, and the output is not synced.", ""]
+    out += workloads_table({name: step for name, step in section(results, "throughput").items() if name.endswith("/warm")})
     for name, text in (("throughput", "Throughput of every contender by workload"),
                        ("cache-and-disk", "The same with cold cache and with sync"),
                        ("threads", "Throughput by number of threads: bf16, to nowhere")):
@@ -154,32 +153,34 @@ def document(results, pictures, notes):
                        ("growth", "Seconds by bytes and by number of tensors: holes, to nowhere"),
                        ("memory", "Peak resident memory by bytes and by number of tensors")):
         out += picture(pictures, name, text, "benchmarks/")
-    if growth := section(results, "growth"):
-        worse = [f"{name}: {text}" for name, step in growth.items() for text in worse_than_linear(measured(step["rows"]))]
-        out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
-    rows = goals_rows(results)
-    missed = [row for row in rows if not row[-1].startswith("met")]
-    out += ["## Which goals are missed?", "",
-            f"{len(rows) - len(missed)} of {len(rows)} goals are met. [Details](benchmarks/details.md) lists those, and says why others are not.", ""]
-    out += goals_table(missed) if missed else []
     failed = {name: step["error"] for name, step in results["steps"].items() if "error" in step}
     if failed:
         out += ["## Not measured", ""] + [f"- {name}: {error}" for name, error in failed.items()] + [""]
+    rows = goals_rows(results)
+    machine = results["machine"]
     out += ["## How was it measured?", "",
-            "`bench/compare.py` measures and writes this page. [results.json](benchmarks/results.json) has every row.", "",
-            "Contenders run in turn, in a random order each time. Figures are medians. Absolute times move with the machine,",
-            "ratios less. A later sitting replaces the steps that it measures.", start_of_python(results), ""]
-    out += table(["machine", ""], [*((key, str(value).partition(";")[0]) for key, value in results["machine"].items()),
-                                   *results["settings"].items(),
-                                   ("load average", f"{min(loads)} to {max(loads)}")])
+            f"By `bench/compare.py` on {machine.get('date')}: {machine.get('processor')}, {machine.get('memory')}, {machine.get('file system')}. Figures are",
+            f"medians; ratios move less with the machine than times. {sum(row[-1].startswith('met') for row in rows)} of {len(rows)} goals are met.",
+            "[Details](benchmarks/details.md) has all of them, and cold and synced runs.", ""]
     return joined(out + ["## " + rest.strip()] * bool(rest))
 
 
 def details(results, pictures, notes):
     """The text of benchmarks/details.md: what a developer asks."""
-    out = ["# Details of the benchmarks", "", "[BENCHMARKS](../BENCHMARKS.md) says how it was measured. The words are from `notes.md`.", "",
-           "## Which goals are met?", ""]
-    out += goals_table([row for row in goals_rows(results) if row[-1].startswith("met")])
+    loads = [step["load"] for step in results["steps"].values()]
+    out = ["# Details of the benchmarks", "", "Of [BENCHMARKS](../BENCHMARKS.md). [results.json](results.json) has every row; the words are from `notes.md`.", "",
+           "Contenders run in turn, in a random order each time. A later sitting replaces the steps that it measures.", start_of_python(results), ""]
+    out += table(["machine", ""], [*((key, str(value).partition(";")[0]) for key, value in results["machine"].items()),
+                                   *results["settings"].items(),
+                                   ("load average", f"{min(loads)} to {max(loads)}")])
+    out += ["## How fast is each way?", "", "Warm page cache and not synced, unless the row says so.", ""]
+    out += workloads_table(section(results, "throughput"))
+    if growth := section(results, "growth"):
+        worse = [f"{name}: {text}" for name, step in growth.items() for text in worse_than_linear(measured(step["rows"]))]
+        out += ["Steps that take more than 1.5 times what linear growth would: " + ("; ".join(worse) or "none") + ".", ""]
+    rows = goals_rows(results)
+    for title, which in (("met", True), ("missed", False)):
+        out += [f"## Which goals are {title}?", "", *goals_table([row for row in rows if row[-1].startswith("met") == which])]
     if rows := results["steps"].get("goals/workers", {}).get("rows"):
         out += ["## What if there were more cores?", "",
                 "Work is replaced by sleeps of equal length, to show the cost of scheduling alone (`bench/scaling.cc`).",
