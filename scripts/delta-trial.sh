@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tries deltas (docs/DELTA.md) for long: N random pairs, each by conversions, chains, pipes and ranks; M mutated deltas and bases of
-# both versions; `apply` killed at each of its system calls, in every form; N conversions and applies of larger ones killed at
-# random moments. Prints what was counted.
+# both versions; `apply` killed at each of its system calls, in every form; conversions to a delta, of one, and applies of larger ones,
+# 500 of each killed at random moments. Prints what was counted.
 #   scripts/delta-trial.sh [N] [M]      N: 2000, M: 3000; the program of build/release, or ZTSTREAM. ZT_SEED: the first pair
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -23,7 +23,6 @@ using namespace delta::internal;
 namespace {
 
 namespace fs = std::filesystem;
-using Octets = std::vector<std::byte>;
 
 constexpr std::string_view kInstead =
     "; 'ztstream convert' writes the new version to another place";
@@ -42,9 +41,8 @@ struct Place {
 
 struct PatchRange {
   Place* place = nullptr;
-  ComponentRange old, fresh;
-  Octets runs;
-  std::uint64_t sum = 0;
+  ComponentRange old;
+  Octets fresh, block;
 };
 using Batch = BatchOf<PatchRange>;
 
@@ -194,8 +192,9 @@ class Patch {
         found->second = &kept.back();
         continue;
       }
-      ZT_ASSIGN_OR_RETURN(const bool same, SameBytes(found->second->fresh, place.fresh));
-      if (!same || found->second->extent.length != place.extent.length)
+      const auto mine = fresh_.identity(place.fresh),
+                 others = fresh_.identity(found->second->fresh);
+      if (!mine || mine != others || found->second->extent.length != place.extent.length)
         return WithTensor(
             NotInPlace("it shares its bytes with another tensor, and the delta does not"),
             old_.objects()[place.old.object].name);
@@ -212,20 +211,14 @@ class Patch {
     return OkStatus();
   }
 
-  StatusOr<bool> SameBytes(ComponentId a, ComponentId b) {
-    const auto first = fresh_.identity(a), second = fresh_.identity(b);
-    if (first && second && *first == *second) return true;
-    const std::uint64_t bytes = fresh_.objects()[a.object].components[a.component].bytes;
-    if (bytes != fresh_.objects()[b.object].components[b.component].bytes) return false;
-    Octets left, right;
-    for (std::uint64_t at = 0; at < bytes; at += kChunk) {
-      left.resize(std::min<std::uint64_t>(kChunk, bytes - at));
-      right.resize(left.size());
-      ZT_RETURN_IF_ERROR(AtTensor(fresh_, a, fresh_.Read(a, at, left)));
-      ZT_RETURN_IF_ERROR(AtTensor(fresh_, b, fresh_.Read(b, at, right)));
-      if (left != right) return false;
-    }
-    return true;
+  // What bytes of a component, which hold an old version, become.
+  Status Update(ComponentId fresh, std::uint64_t offset, Octets& bytes) {
+    return AtTensor(fresh_, fresh, UpdateFromDelta(fresh_, fresh, offset, bytes, false));
+  }
+  // The bytes that are changed at once.
+  std::uint64_t StepOf(ComponentId fresh) const {
+    const std::uint64_t grid = fresh_.preferred_read(fresh);
+    return grid == 0 || grid > kMostRange ? kChunk : grid;
   }
 
   Status AddTensors(const ApplyOptions& options) {
@@ -236,73 +229,78 @@ class Patch {
                         .memory_bytes = options.memory_bytes,
                         .cancelled = options.cancelled};
     if (options.progress) how.progress = [&](std::uint64_t done) { options.progress(done, total); };
-    const auto read = [&](Batch& batch) {
+    const auto update = [&](Batch& batch) -> Status {
       std::vector<ComponentRange*> ranges;
       for (PatchRange& range : batch.ranges) ranges.push_back(&range.old);
-      for (PatchRange& range : batch.ranges) ranges.push_back(&range.fresh);
-      return ReadComponents(ranges, pool, batch.input);
+      ZT_RETURN_IF_ERROR(ReadComponents(ranges, pool, batch.input));
+      for (PatchRange& range : batch.ranges) {
+        range.fresh.assign(range.old.bytes.begin(), range.old.bytes.end());
+        ZT_RETURN_IF_ERROR(Update(range.place->fresh, range.old.offset, range.fresh));
+      }
+      return OkStatus();
     };
     const auto compare = [](Batch& batch) {
-      for (PatchRange& range : batch.ranges) {
-        PutRuns(range.old.bytes, range.fresh.bytes, range.runs);
-        if (!range.runs.empty()) range.sum = Xxh3(range.fresh.bytes);
-      }
+      for (PatchRange& range : batch.ranges)
+        range.block = JournalBlock(range.place->file, range.place->extent.offset + range.old.offset,
+                                   range.old.bytes, range.fresh);
       return OkStatus();
     };
     const auto add = [&](Batch& batch) -> Status {
       for (PatchRange& range : batch.ranges) {
         Place& place = *range.place;
-        if (place.digest != nullptr) place.digest->Update(range.fresh.bytes);
-        if (range.runs.empty()) continue;
-        place.changed = true;
-        ZT_RETURN_IF_ERROR(journal_->AddBlock({place.file, place.extent.offset + range.old.offset,
-                                               range.fresh.bytes.size(), range.sum},
-                                              range.runs));
-        result_.bytes += range.runs.size();
+        if (place.digest != nullptr) place.digest->Update(range.fresh);
+        place.changed = place.changed || !range.block.empty();
+        ZT_RETURN_IF_ERROR(Append(range.block));
       }
       return OkStatus();
     };
-    RangePipeline<Batch> pipeline({{StageOrder::kParallel, read},
+    RangePipeline<Batch> pipeline({{StageOrder::kIfOrdered, update},
                                    {StageOrder::kParallel, compare},
                                    {StageOrder::kInOrder, add}},
                                   how);
     Status added;
     for (Place& place : places_) {
-      const std::uint64_t grid = fresh_.preferred_read(place.fresh);
-      const std::uint64_t step = grid == 0 || grid > kMostRange ? kChunk : grid;
+      const std::uint64_t step = StepOf(place.fresh);
       for (std::uint64_t at = 0; at < place.extent.length && added.ok(); at += step) {
         const std::uint64_t bytes = std::min(step, place.extent.length - at);
         PatchRange range;
         range.place = &place;
         range.old = {.source = &old_, .id = place.old, .offset = at, .count = bytes};
-        range.fresh = {.source = &fresh_, .id = place.fresh, .offset = at, .count = bytes};
-        added = pipeline.Add(std::move(range), {.bytes = bytes, .weight = 4 * bytes + 512});
+        added = pipeline.Add(
+            std::move(range),
+            {.bytes = bytes, .weight = 4 * bytes + 512, .ordered = fresh_.sequential(place.fresh)});
       }
     }
     return pipeline.Drain(added);
   }
 
-  // A file of the model in a folder: by pieces if its size stays, else all of it.
+  // A file of the model in a folder.
   Status AddFile(std::uint32_t fresh, std::uint32_t old) {
     const std::uint64_t bytes = fresh_.objects()[fresh].components[0].bytes;
     const bool stays = bytes == old_.objects()[old].components[0].bytes;
+    const std::uint64_t step = StepOf({fresh, 0});
     std::optional<std::uint32_t> file;
     Octets was, is;
-    for (std::uint64_t at = 0; at < bytes || (at == 0 && !stays); at += kChunk) {
-      is.resize(std::min(kChunk, bytes - at));
-      was.resize(stays ? is.size() : 0);
+    for (std::uint64_t at = 0; at < bytes || (at == 0 && !stays); at += step) {
+      was.resize(stays ? std::min(step, bytes - at) : 0);
       ZT_RETURN_IF_ERROR(AtTensor(old_, {old, 0}, old_.Read({old, 0}, at, was)));
-      ZT_RETURN_IF_ERROR(AtTensor(fresh_, {fresh, 0}, fresh_.Read({fresh, 0}, at, is)));
+      is = was;
+      is.resize(std::min(step, bytes - at));
+      ZT_RETURN_IF_ERROR(Update({fresh, 0}, at, is));
       if (stays && was == is) continue;
       if (!file) {
         ZT_ASSIGN_OR_RETURN(file, FileOf(old_.file({old, 0})));
         files_[*file].bytes = bytes;
         ++result_.files;
       }
-      result_.bytes += is.size();
-      ZT_RETURN_IF_ERROR(journal_->AddBytes(*file, at, was, is));
+      ZT_RETURN_IF_ERROR(Append(JournalBlock(*file, at, was, is)));
     }
     return OkStatus();
+  }
+
+  Status Append(const Octets& block) {
+    result_.bytes += block.size();
+    return journal_->Append(block);
   }
 
   // Takes the manifest of a .zt file apart, if this is one that is encoded again as it is.
@@ -371,7 +369,15 @@ class Patch {
     if (end == old_end_) return OkStatus();
     ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(path_));
     files_[file].bytes = manifest_at_ + end.size();
-    return journal_->AddBytes(file, manifest_at_, old_end_, end);
+    for (std::uint64_t at = 0; at < end.size(); at += kChunk) {
+      const auto piece = [at](std::span<const std::byte> of) {
+        const auto rest = of.subspan(std::min<std::uint64_t>(at, of.size()));
+        return rest.first(std::min<std::uint64_t>(kChunk, rest.size()));
+      };
+      ZT_RETURN_IF_ERROR(
+          Append(JournalBlock(file, manifest_at_ + at, piece(old_end_), piece(end))));
+    }
+    return OkStatus();
   }
 
   const std::string& path_;

@@ -13,9 +13,13 @@ namespace zt::delta::internal {
 inline constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t kMostRange = 4 * kChunk;
 
-// Appends the bytes of `fresh` that differ from those of `old`, which may be fewer.
-void PutRuns(std::span<const std::byte> old, std::span<const std::byte> fresh,
-             std::vector<std::byte>& out);
+using Octets = std::vector<std::byte>;
+
+// A block of a journal: what differs of a range of a file, by its number, that becomes `fresh`, at most
+// kMostRange. `old` is what it is, or empty if there may be no such bytes. Its sum tells that it is not replayed
+// over other bytes. Empty if nothing differs.
+Octets JournalBlock(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
+                    std::span<const std::byte> fresh);
 
 struct PatchedFile {
   std::string name;          // in the folder of the journal
@@ -32,23 +36,11 @@ class Journal {
   // True if nothing was added.
   bool empty() const;
 
-  // A range of a file, by its number: what it becomes, as PutRuns made it of what it is. Its sum tells
-  // that a journal is not replayed over other bytes than it was made for.
-  struct Range {
-    std::uint32_t file = 0;
-    std::uint64_t offset = 0, length = 0;  // at most kMostRange
-    std::uint64_t sum = 0;                 // Xxh3 of what it becomes
-  };
-  Status AddBlock(const Range& range, std::span<const std::byte> runs);
-  // What is new of `fresh`, which replaces `old` at `offset`; all, if there may be no such old bytes.
-  Status AddBytes(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
-                  std::span<const std::byte> fresh);
+  Status Append(std::span<const std::byte> block);
   // Syncs and publishes it. From here on the files are to be changed.
   Status Finish(std::span<const PatchedFile> files);
 
  private:
-  Status Append(std::span<const std::byte> bytes);
-
   std::unique_ptr<Sink> sink_;
   std::unique_ptr<Hasher> hasher_ = MakeHasher(DigestKind::kXxh3);
   std::uint64_t bytes_ = 0;

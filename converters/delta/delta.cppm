@@ -58,9 +58,6 @@ struct DeltaProblem {
 // Checks the structure of all objects of a delta, and decodes their frames. Needs no base.
 StatusOr<std::vector<DeltaProblem>> CheckDeltas(TensorSource& delta);
 
-// True if a checkpoint holds all that `model` is: OpenDelta without a base. Digests are compared.
-StatusOr<bool> HoldsResults(TensorSource& model, TensorSource& checkpoint);
-
 // How a checkpoint is changed where it lies.
 struct ApplyOptions {
   unsigned threads = 0;                          // 0 means UsableThreads()
@@ -77,10 +74,10 @@ struct Applied {
 // Goes on with an ApplyInPlace that was interrupted; false if none was. Errors name the file.
 StatusOr<bool> FinishJournal(const std::string& path);
 // Changes the checkpoint at `path`, a safetensors file, a folder of them or a raw .zt file, to
-// `model`: OpenDelta of it. All is read and checked, and written to a journal (JournalOf), before a
-// byte is changed. kUnimplemented, and nothing is changed, if tensors come, go or change their shape,
-// or do not lie raw in files of their own. `checkpoint` was opened with as_stored. Errors name the
-// file.
+// `model`: OpenDelta without a base. All is read and checked, as by UpdateFromDelta, and written to a
+// journal (JournalOf), before a byte is changed. kUnimplemented, and nothing is changed, if tensors
+// come, go or change their shape, or do not lie raw in files of their own. `checkpoint` was opened with
+// as_stored. Errors name the file.
 StatusOr<Applied> ApplyInPlace(const std::string& path, TensorSource& checkpoint,
                                TensorSource& model, const ApplyOptions& options);
 

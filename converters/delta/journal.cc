@@ -29,12 +29,10 @@ namespace {
 namespace fs = std::filesystem;
 using zt::internal::LoadLittle;
 using zt::internal::StoreLittle;
-using Octets = std::vector<std::byte>;
-
 constexpr std::string_view kMagic = "ztapply2";
 constexpr std::size_t kBlockHead = 32, kRunHead = 4, kEnd = 16;
-// Runs with fewer equal bytes between them are one; changes farther apart are written apart.
-constexpr std::size_t kJoin = kRunHead, kApart = 64 << 10;
+// Runs with fewer equal bytes between them are one.
+constexpr std::size_t kJoin = kRunHead;
 
 void Put(Octets& out, std::uint64_t number, std::size_t width) {
   out.resize(out.size() + width);
@@ -85,68 +83,24 @@ StatusOr<std::vector<PatchedFile>> ReadFiles(ByteSource& journal, std::uint64_t&
   return files;
 }
 
-// Calls take(where in the range, bytes) for each run that has bytes.
-Status ForEachRun(std::span<const std::byte> runs, std::uint64_t length,
-                  const std::function<Status(std::uint64_t, std::span<const std::byte>)>& take) {
-  for (std::uint64_t at = 0; !runs.empty();) {
-    const std::uint64_t bytes = runs.size() < kRunHead ? runs.size() : LoadLittle(&runs[2], 2);
+// Puts runs into a range: it becomes what it was to become, whether that was written before, in part or not.
+// Where the first begins and the last ends.
+StatusOr<std::pair<std::size_t, std::size_t>> PutRuns(std::span<const std::byte> runs,
+                                                      std::span<std::byte> range) {
+  std::size_t begin = range.size(), at = 0;
+  while (!runs.empty()) {
+    const std::size_t bytes = runs.size() < kRunHead ? runs.size() : LoadLittle(&runs[2], 2);
     if (runs.size() < kRunHead || bytes > runs.size() - kRunHead) return BadJournal();
     at += LoadLittle(runs.data(), 2);
-    if (at > length || bytes > length - at) return BadJournal();
-    if (bytes > 0) ZT_RETURN_IF_ERROR(take(at, runs.subspan(kRunHead, bytes)));
+    if (at > range.size() || bytes > range.size() - at) return BadJournal();
+    if (bytes > 0) {
+      begin = std::min(begin, at);
+      std::memcpy(&range[at], &runs[kRunHead], bytes);
+    }
     at += bytes;
     runs = runs.subspan(kRunHead + bytes);
   }
-  return OkStatus();
-}
-
-// Writes the runs of a block. Those that are near to each other go with what lies between.
-Status WriteRuns(std::span<const std::byte> runs, const Journal::Range& range, ByteSource& old,
-                 Sink& fresh) {
-  struct Run {
-    std::uint64_t at;
-    std::span<const std::byte> bytes;
-  };
-  std::vector<Run> near;
-  Octets merged;
-  const auto write = [&]() -> Status {
-    if (near.empty()) return OkStatus();
-    const std::uint64_t begin = near.front().at;
-    merged.resize(near.back().at + near.back().bytes.size() - begin);
-    std::uint64_t filled = begin;
-    for (const Run& run : near) filled += filled == run.at ? run.bytes.size() : 0;
-    if (filled != begin + merged.size()) ZT_RETURN_IF_ERROR(old.ReadAt(begin, merged));
-    for (const Run& run : near)
-      std::memcpy(&merged[run.at - begin], run.bytes.data(), run.bytes.size());
-    near.clear();
-    const std::span<const std::byte> piece[] = {merged};
-    return fresh.WriteAt(begin, piece);
-  };
-  ZT_RETURN_IF_ERROR(ForEachRun(
-      runs, range.length, [&](std::uint64_t at, std::span<const std::byte> bytes) -> Status {
-        const std::uint64_t offset = range.offset + at;
-        if (!near.empty() && offset - near.back().at - near.back().bytes.size() > kApart)
-          ZT_RETURN_IF_ERROR(write());
-        near.push_back({offset, bytes});
-        return OkStatus();
-      }));
-  return write();
-}
-
-// True if the runs make of a range what they were made for. So they do before, after and in the midst
-// of writing them; not of other bytes.
-StatusOr<bool> Fits(std::span<const std::byte> runs, const Journal::Range& range, ByteSource& old) {
-  Octets bytes(range.length);
-  const std::uint64_t there = old.size().value_or(0);
-  if (there > range.offset)
-    ZT_RETURN_IF_ERROR(old.ReadAt(
-        range.offset, std::span(bytes).first(std::min(range.length, there - range.offset))));
-  ZT_RETURN_IF_ERROR(
-      ForEachRun(runs, range.length, [&](std::uint64_t at, std::span<const std::byte> run) {
-        std::memcpy(&bytes[at], run.data(), run.size());
-        return OkStatus();
-      }));
-  return Xxh3(bytes) == range.sum;
+  return std::pair<std::size_t, std::size_t>(std::min(begin, at), at);
 }
 
 // A journal that others may have put there is not replayed.
@@ -186,32 +140,18 @@ class Replayer {
 
   // That it fits what lies there. Changes nothing.
   Status Check() {
-    const auto changed = [&](const std::string& name) {
-      return WithFile(InvalidData("it was made for other bytes than those of " + Quote(name) +
-                                  ", which was replaced meanwhile; remove it"),
-                      path_);
-    };
     for (const PatchedFile& file : files_) {
       std::error_code error;
       const std::uint64_t now = fs::file_size(folder_ / file.name, error);
       if (error || now < std::min(file.before, file.bytes) ||
           now > std::max(file.before, file.bytes))
-        return changed(file.name);
+        return Replaced(file.name);
     }
-    return ForEachBlock([&](const Journal::Range& range, const Octets& runs) -> Status {
-      ZT_ASSIGN_OR_RETURN(const bool fits, Fits(runs, range, *old_));
-      return fits ? OkStatus() : changed(files_[range.file].name);
-    });
+    return ForEachBlock(false);
   }
 
   Status Write() {
-    const auto write = [&](const Journal::Range& range, const Octets& runs) -> Status {
-      if (fresh_ == nullptr) {
-        ZT_ASSIGN_OR_RETURN(fresh_, OpenInPlace(old_->name()));
-      }
-      return WriteRuns(runs, range, *old_, *fresh_);
-    };
-    if (const Status status = ForEachBlock(write); !status.ok()) {
+    if (const Status status = ForEachBlock(true); !status.ok()) {
       return Annotate(status,
                       "the checkpoint is changed in part, and 'ztstream apply' to it goes on");
     }
@@ -219,24 +159,41 @@ class Replayer {
   }
 
  private:
-  template <class Take>
-  Status ForEachBlock(const Take& take) {
-    Octets runs;
-    for (std::uint64_t at = kMagic.size(); at < end_;) {
+  Status Replaced(const std::string& name) const {
+    return WithFile(InvalidData("it was made for other bytes than those of " + Quote(name) +
+                                ", which was replaced meanwhile; remove it"),
+                    path_);
+  }
+
+  Status ForEachBlock(bool write) {
+    Octets block;
+    for (std::uint64_t at = kMagic.size(); at < end_; at += block.size()) {
       std::array<std::byte, kBlockHead> head;
       ZT_RETURN_IF_ERROR(WithFile(journal_->ReadAt(at, head), path_));
-      const Journal::Range range = {static_cast<std::uint32_t>(LoadLittle(head.data(), 4)),
-                                    LoadLittle(&head[8], 8), LoadLittle(&head[16], 8),
-                                    LoadLittle(&head[24], 8)};
-      const std::uint64_t bytes = LoadLittle(&head[4], 4);
-      if (range.file >= files_.size() || bytes > end_ - at || range.length > kMostRange ||
-          range.offset > ~range.length)
+      const std::uint64_t file = LoadLittle(head.data(), 4), runs = LoadLittle(&head[4], 4),
+                          offset = LoadLittle(&head[8], 8), length = LoadLittle(&head[16], 8);
+      if (file >= files_.size() || runs > end_ - at || length > kMostRange || offset > ~length)
         return WithFile(BadJournal(), path_);
-      runs.resize(bytes);
-      ZT_RETURN_IF_ERROR(WithFile(journal_->ReadAt(at + kBlockHead, runs), path_));
-      ZT_RETURN_IF_ERROR(Use(range.file));
-      ZT_RETURN_IF_ERROR(WithFile(take(range, runs), old_->name()));
-      at += kBlockHead + bytes;
+      block.resize(kBlockHead + runs);
+      ZT_RETURN_IF_ERROR(WithFile(journal_->ReadAt(at, block), path_));
+      ZT_RETURN_IF_ERROR(Use(file));
+      Octets range(length);
+      const std::uint64_t there = old_->size().value_or(0);
+      if (there > offset)
+        ZT_RETURN_IF_ERROR(
+            old_->ReadAt(offset, std::span(range).first(std::min(length, there - offset))));
+      ZT_ASSIGN_OR_RETURN(const auto changed,
+                          WithFile(PutRuns(std::span(block).subspan(kBlockHead), range), path_));
+      if (Xxh3(range) != LoadLittle(&head[24], 8)) return Replaced(files_[file].name);
+      if (!write) continue;
+      if (fresh_ == nullptr) {
+        ZT_ASSIGN_OR_RETURN(fresh_, OpenInPlace(old_->name()));
+      }
+      const std::span<const std::byte> piece =
+          std::span(range).subspan(changed.first, changed.second - changed.first);
+      if (!piece.empty())
+        ZT_RETURN_IF_ERROR(
+            WithFile(fresh_->WriteAt(offset + changed.first, {&piece, 1}), old_->name()));
     }
     return Use(files_.size());
   }
@@ -268,31 +225,40 @@ class Replayer {
 
 }  // namespace
 
-void PutRuns(std::span<const std::byte> old, std::span<const std::byte> fresh,
-             std::vector<std::byte>& out) {
+Octets JournalBlock(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
+                    std::span<const std::byte> fresh) {
   constexpr std::size_t kMost = 0xffff;
   const std::size_t both = std::min(old.size(), fresh.size());
   const auto differs = [&](std::size_t i) { return i >= both || old[i] != fresh[i]; };
-  std::size_t done = 0;
-  for (std::size_t begin = 0;;) {
+  if (both > 0 && both == fresh.size() && std::memcmp(old.data(), fresh.data(), both) == 0)
+    return {};
+  Octets out;
+  Put(out, file, 4);
+  Put(out, 0, 4);
+  for (const std::uint64_t number : {offset, std::uint64_t{fresh.size()}, Xxh3(fresh)})
+    Put(out, number, 8);
+  for (std::size_t begin = 0, end = 0;; begin = end) {
+    const std::size_t done = end;
     while (begin + 8 <= both && std::memcmp(&old[begin], &fresh[begin], 8) == 0) begin += 8;
     while (begin < fresh.size() && !differs(begin)) ++begin;
-    if (begin == fresh.size()) return;
-    std::size_t end = begin + 1;
+    if (begin == fresh.size()) break;
+    end = begin + 1;
     for (std::size_t i = end; i < fresh.size() && i - end <= kJoin; ++i) {
       if (differs(i)) end = i + 1;
     }
-    for (; begin - done > kMost; done += kMost) Put(out, kMost, 4);
-    while (done < end) {
-      const std::size_t from = std::max(begin, done), bytes = std::min(end - from, kMost);
-      Put(out, from - done, 2);
+    for (std::size_t skipped = begin - done; begin < end || skipped > 0;) {
+      const std::size_t skip = std::min(skipped, kMost);
+      const std::size_t bytes = skip < skipped ? 0 : std::min(end - begin, kMost);
+      Put(out, skip, 2);
       Put(out, bytes, 2);
-      out.insert(out.end(), fresh.begin() + static_cast<std::ptrdiff_t>(from),
-                 fresh.begin() + static_cast<std::ptrdiff_t>(from + bytes));
-      done = from + bytes;
+      out.insert(out.end(), fresh.begin() + static_cast<std::ptrdiff_t>(begin),
+                 fresh.begin() + static_cast<std::ptrdiff_t>(begin + bytes));
+      skipped -= skip;
+      begin += bytes;
     }
-    begin = end;
   }
+  StoreLittle(out.size() - kBlockHead, 4, &out[4]);
+  return out;
 }
 
 StatusOr<std::unique_ptr<Journal>> Journal::Create(const std::string& path,
@@ -304,30 +270,6 @@ StatusOr<std::unique_ptr<Journal>> Journal::Create(const std::string& path,
 }
 
 bool Journal::empty() const { return bytes_ == kMagic.size(); }
-
-Status Journal::AddBlock(const Range& range, std::span<const std::byte> runs) {
-  Octets head;
-  Put(head, range.file, 4);
-  Put(head, runs.size(), 4);
-  for (const std::uint64_t number : {range.offset, range.length, range.sum}) Put(head, number, 8);
-  ZT_RETURN_IF_ERROR(Append(head));
-  return Append(runs);
-}
-
-Status Journal::AddBytes(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
-                         std::span<const std::byte> fresh) {
-  if (old.size() != fresh.size()) old = {};
-  // Of a file that becomes empty, the size changes alone.
-  if (fresh.empty()) return AddBlock({file, offset, 0, Xxh3(fresh)}, {});
-  for (std::uint64_t at = 0; at < fresh.size(); at += kChunk) {
-    const auto piece = fresh.subspan(at, std::min<std::uint64_t>(kChunk, fresh.size() - at));
-    Octets runs;
-    PutRuns(old.subspan(std::min<std::uint64_t>(at, old.size())), piece, runs);
-    if (runs.empty()) continue;
-    ZT_RETURN_IF_ERROR(AddBlock({file, offset + at, piece.size(), Xxh3(piece)}, runs));
-  }
-  return OkStatus();
-}
 
 Status Journal::Finish(std::span<const PatchedFile> files) {
   Octets end;

@@ -145,12 +145,6 @@ class DeltaSource final : public WrappedSource {
     return OkStatus();
   }
 
-  // The chunk that begins there; null if it is not made.
-  const DeltaChunk* ChunkAt(ComponentId id, std::uint64_t offset) const {
-    const Made* const made = MadeOf(id);
-    return made == nullptr ? nullptr : &made->part.chunks[offset / made->part.chunk];
-  }
-
   // See UpdateFromDelta.
   Status Update(ComponentId id, std::uint64_t offset, std::span<std::byte> memory, bool dry) {
     const Made* const made = MadeOf(id);
@@ -425,8 +419,9 @@ class DeltaSource final : public WrappedSource {
     if (held == chunk.result) return OkStatus();
     const bool of_base = held == chunk.base || chunk.kind == DeltaKind::kPlanes;
     if (!of_base && !made.base)
-      return InvalidArgument("what is in memory is not what it was in the base of the delta, " +
-                             Described(origin_.base_name, origin_.base_id));
+      return InvalidArgument("it has neither the bytes of the base, " +
+                             Described(origin_.base_name, origin_.base_id) +
+                             ", nor those that the delta makes of them");
     if (dry) return OkStatus();
     if (!of_base) return ReadChunk(made, k, memory);
     std::vector<std::byte> fresh(memory.begin(), memory.end()), frame(chunk.frame);
@@ -529,50 +524,6 @@ StatusOr<std::vector<DeltaProblem>> CheckDeltas(TensorSource& delta) {
     problems.push_back({object.name, Fact(status)});
   }
   return problems;
-}
-
-StatusOr<bool> HoldsResults(TensorSource& model, TensorSource& checkpoint) {
-  const auto* const delta = dynamic_cast<const DeltaSource*>(&model);
-  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> held;
-  for (std::uint32_t i = 0; i < checkpoint.objects().size(); ++i)
-    held.emplace(checkpoint.objects()[i].name, i);
-  const auto tensors = [](const TensorSource& source) {
-    return std::ranges::count_if(source.objects(),
-                                 [](const Object& each) { return !IsFile(each); });
-  };
-  if (tensors(model) != tensors(checkpoint)) return false;
-  const bool attributes = checkpoint.format() == "zt";  // others keep those of the base
-  if (attributes && model.attributes() != checkpoint.attributes()) return false;
-  std::vector<std::byte> bytes, own;
-  for (std::uint32_t i = 0; i < model.objects().size(); ++i) {
-    const Object& object = model.objects()[i];
-    const auto found = held.find(object.name);
-    if (found == held.end()) return false;
-    const Object& other = checkpoint.objects()[found->second];
-    if (attributes && object.attributes != other.attributes) return false;
-    const auto same = [](const Component& a, const Component& b) {
-      return a.role == b.role && a.element == b.element && a.bytes == b.bytes;
-    };
-    if (object.shape != other.shape ||
-        !std::ranges::equal(object.components, other.components, same))
-      return false;
-    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-      const ComponentId id{i, c}, at{found->second, c};
-      const std::uint64_t size = object.components[c].bytes, best = model.preferred_read(id);
-      const std::uint64_t step = best == 0 ? std::uint64_t{4} << 20 : best;
-      for (std::uint64_t begin = 0; begin < size; begin += step) {
-        bytes.resize(std::min(step, size - begin));
-        ZT_RETURN_IF_ERROR(AtTensor(checkpoint, at, checkpoint.Read(at, begin, bytes)));
-        const DeltaChunk* const chunk = delta == nullptr ? nullptr : delta->ChunkAt(id, begin);
-        if (chunk == nullptr) {
-          own.resize(bytes.size());
-          ZT_RETURN_IF_ERROR(AtTensor(model, id, model.Read(id, begin, own)));
-        }
-        if (chunk == nullptr ? own != bytes : Xxh3(bytes) != chunk->result) return false;
-      }
-    }
-  }
-  return true;
 }
 
 std::string BaseName(std::string_view path) {

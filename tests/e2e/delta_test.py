@@ -359,7 +359,7 @@ class Delta(support.EndToEnd):
         self.succeed("convert", old, "-o", self.path("base.zt"), "-q", "--digest", "none")
         for spec in ("1.2", "2.0"):
             self.succeed("convert", new, "--base", self.path("base.zt"), "-o", self.path("d.zt"), "-fq", "--spec", spec)
-            generator = random.Random(7)
+            generator = random.Random(SEED + 7)
             files = {name: self.path(name).read_bytes() for name in ("d.zt", "base.zt")}
             for i in range(int(os.environ.get("ZT_COUNT", "100"))):
                 name = generator.choice(sorted(files))
