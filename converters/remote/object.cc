@@ -293,26 +293,22 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins
   const std::uint64_t listed = pin->known().size.value_or(kHead);
   const std::uint64_t most = listed < kHead && !HasRoomForHead(listed) ? kLittleHead : kHead;
   HttpAnswer answer;
-  bool whole = false;
   for (int refreshed = 0;; ++refreshed) {
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object->GetRange({0, most}, *pin));
     request.most_text = kHead;
-    whole = false;
     // The complete body of a large object is not awaited: it is requested again as a stream.
-    request.accept = [&whole](const HttpHead& head, std::uint64_t) {
-      whole = head.status != 206;
-      if (!whole) return OkStatus();
-      const auto length = NumberOf(head.Find("content-length"));
-      return !length || *length <= kHead ? OkStatus() : Cancelled("");
+    request.accept = [](const HttpHead& head, std::uint64_t) {
+      const bool much = NumberOf(head.Find("content-length")).value_or(0) > kHead;
+      return much && head.status != 206 ? Cancelled("") : OkStatus();
     };
     answer = transport->Perform(std::move(request));
-    if (answer.ok() || whole || refreshed == kMostRefreshed || !answer.status.ok() ||
+    if (answer.ok() || refreshed == kMostRefreshed || !answer.status.ok() ||
         !object->refresh(answer))
       break;
   }
-  if (answer.head.status >= 200 && answer.head.status < 300)
-    ZT_RETURN_IF_ERROR(CheckEncoding(answer.head));
-  if (whole) {
+  const bool good = answer.head.status >= 200 && answer.head.status < 300;
+  if (good) ZT_RETURN_IF_ERROR(CheckEncoding(answer.head));
+  if (good && answer.head.status != 206) {
     auto length = NumberOf(answer.head.Find("content-length"));
     const bool complete = answer.ok() && length.value_or(answer.text.size()) == answer.text.size();
     if (complete) length = answer.text.size();

@@ -161,6 +161,35 @@ def write_only(what):
     return fault
 
 
+def in_turn(*faults):
+    left = iter(faults)
+    return lambda test, request: next(left)(test, request)
+
+
+def for_a_second(answer):
+    begun = []
+
+    def fault(test, request):
+        begun.append(time.monotonic())
+        return answer if begun[-1] < begun[0] + 1 else None
+    return fault
+
+
+def cut_whole(answer):
+    """All of a small object, which ends early."""
+    whole(answer)
+    answer.length, answer.cut = 1000, 500
+
+
+def sizeless(place):
+    """The answer to the request that publishes the object is lost, and HEAD does not say how large that is."""
+    def fault(test, request):
+        if request.method == "HEAD":
+            return Change(lambda answer: answer.headers.update({"Transfer-Encoding": "chunked"}))
+        return Drop() if place[1](request) and test.objects == {} else None
+    return fault
+
+
 def nowhere(test, request):
     return Answer(302, {"Location": request.path})
 
@@ -180,6 +209,7 @@ TABLE = [
     fails("404", OPEN, Answer(404), IO, "no such file"),
     fails("403", OPEN, Answer(403), IO, "may not be read"),
     fails("401", OPEN, Answer(401), IO, "may not be read"),
+    fails("an answer is cut, the next is 404", OPEN, in_turn(changed(cut_whole), lambda test, request: Answer(404)), IO, "no such file", 2),
     fails("a status of its own", OPEN, Answer(451), IO, "451"),
     # another object
     fails("another ETag", RANGE, header(ETag='"other"'), INVALID, "changed while it was read"),
