@@ -193,10 +193,14 @@ bool Exchange::EndTry(const TryEnd& end) {
   ++tries_;
   if (have_ - have_at_try_ >= kProgress) fruitless_ = 0;
   if (have_ - have_at_try_ >= kProgress) last_progress_ = Clock::now();
-  // Sending a part slowly may take longer than the longest wait, and does not count.
-  if (end.sent >= kProgress) last_progress_ += Clock::now() - begun_;
+  // Sending a part slowly may take longer than the longest wait, and does not count; that nobody
+  // answers it does.
+  if (end.sent >= kProgress) {
+    const std::chrono::seconds silent(answered ? 0 : request.patience);
+    last_progress_ += std::max(Clock::now() - begun_ - silent, Clock::duration());
+  }
   if (answered && head_.status >= 200 && head_.status < 300) (void)Accept();
-  if (!refused_.ok()) return Give(refused_);
+  if (!refused_.ok()) return Give(refused_, end.may_be_done);
   if (!answered && shunned) {
     return Give(IoError("the server redirects to " + ParseUrl(url_)->origin() +
                         ", which is this machine or on its link, and is not followed"));

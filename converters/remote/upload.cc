@@ -415,6 +415,7 @@ class Upload final : public Sink {
     // meanwhile.
     if (!client_.is_aws()) ZT_RETURN_IF_ERROR(CheckAbsent());
     constexpr int kMostTries = 5;
+    constexpr std::chrono::milliseconds kPause(100);
     bool doubt = false;  // a try may have published it
     for (int tries = 1;; ++tries) {
       S3Request sent = request;
@@ -437,7 +438,10 @@ class Upload final : public Sink {
       }
       const bool again = !answer.status.ok() || answer.ok() || status == 409;
       const bool gone = code == "NoSuchUpload" || code == "ConditionalRequestConflict";
-      if (again && !(gone && !id_.empty()) && tries < kMostTries && known) continue;
+      if (again && !(gone && !id_.empty()) && tries < kMostTries && known) {
+        std::this_thread::sleep_for(kPause * (1 << tries));  // as a 200 with an error inside wants
+        continue;
+      }
       unknown_ = known ? answer.lost || (silent && !id_.empty()) : doubt;
       const Status why = id_.empty()
                              ? Refused(answer, "PUT")
@@ -470,7 +474,8 @@ class Upload final : public Sink {
     const auto answer = Head();
     if (answer.ok() && answer->head.status == 404) return There::kNothing;
     if (!answer.ok() || !answer->ok()) return There::kUnknown;
-    if (answer->head.Find("content-length") != std::to_string(total)) return There::kOther;
+    const auto size = NumberOf(answer->head.Find("content-length"));  // not every store says it
+    if (size && *size != total) return There::kOther;
     // What an earlier run began has its mark.
     if (resumed_ && answer->head.Find("etag") != JoinedEtag(parts_)) return There::kUnknown;
     const bool ours = resumed_ || answer->head.Find("x-amz-meta-ztstream-upload") == mark_;

@@ -12,6 +12,7 @@ import pathlib
 import re
 import resource
 import subprocess
+import time
 import unittest
 import urllib.parse
 
@@ -274,6 +275,7 @@ TABLE = [
     Row("the connection of a part ends", PART, Answer(drop=True), 2),
     Row("a part is stored, its answer is lost", PART, lambda test, request: Drop(), 1),
     fails("a part is stored, its answers are lost for ever", PART, lambda test, request: Drop(), IO, " tries over ", environment={"ZTSTREAM_RETRY_SECONDS": "9"}),
+    fails("a part is taken and never answered", PART, Answer(drop=True, pause=45), IO, "the last 30 seconds", environment={"ZTSTREAM_RETRY_SECONDS": "9"}),
     fails("a part is denied", PART, error(403, "AccessDenied"), IO, "do not allow it", output="older", before=True),
     fails("a part has another digest", PART, error(400, "BadDigest"), IO, "BadDigest", output="older", before=True),
     fails("no room for a part", PART, Answer(507), IO, "507", output="older", before=True),
@@ -282,6 +284,7 @@ TABLE = [
           environment={"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"}),
     # completion
     Row("200 with an error inside", COMPLETE, REFUSED),
+    Row("200 with an error inside, for a second", COMPLETE, for_a_second(REFUSED), ALWAYS),
     fails("200 with an error inside, for ever", COMPLETE, REFUSED, IO, "InternalError"),
     Row("200 and no word", COMPLETE, Answer(200)),
     fails("200 and no word, for ever", COMPLETE, Answer(200), IO, "is not known", left=1),
@@ -289,6 +292,8 @@ TABLE = [
     Row("the completion is answered 503", COMPLETE, error(503, "SlowDown"), 2),
     fails("the completion is denied", COMPLETE, error(403, "AccessDenied"), IO, "do not allow it"),
     Row("completed, the answer is lost", COMPLETE, lambda test, request: Drop()),
+    *(Row(f"{what} is done, the answer is lost, HEAD says no size", place, sizeless(request), ALWAYS) for what, place, request in (
+        ("completion", ALL, COMPLETE), ("a PUT", ALL_SMALL, PUT))),
     Row("not completed, the connection ends", COMPLETE, Answer(drop=True)),
     Row("completed, then the upload is gone", COMPLETE, lambda test, request: Change(lambda answer: (
         setattr(answer, "status", 404), setattr(answer, "body", error(404, "NoSuchUpload").body)))),
@@ -312,6 +317,8 @@ TABLE = [
     Row("completed, it may not be read back", ALL, write_only(lambda: None), ALWAYS, says="could not be read back to check it: the server answered 403"),
     Row("a PUT where nothing may be looked at", ALL_SMALL, write_only(lambda: None), ALWAYS),
     fails("completed, the answer is lost, it may not be looked at", ALL, write_only(Drop), IO, "is not known", output="whole"),
+    fails("completed, the answer is too long, it may not be looked at", ALL, write_only(lambda: Change(
+        lambda answer: setattr(answer, "body", b" " * (9 * MIB) + answer.body))), IO, "is not known", output="whole"),
     fails("not completed, and it may not be looked at", ALL, write_only(lambda: error(403, "AccessDenied")), IO, "do not allow it"),
     fails("a PUT is done, its answer is lost, it may not be looked at", ALL_SMALL, write_only(Drop), IO, "is not known", output="whole"),
     fails("it exists, and may not be looked at", ALL_SMALL, write_only(lambda: error(412, "PreconditionFailed")), EXISTS, "exists already"),
@@ -421,10 +428,12 @@ class Faults(remote_server.Remote):
 
     def run_row(self, words, environment):
         """Status, and all that was said. Nothing of it has a secret, nor has the list of processes."""
+        begun = time.monotonic()
         started = subprocess.Popen([support.PROGRAM, "convert", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    env={**os.environ, **self.environment, **environment})
         listed = b"".join(pathlib.Path(f"/proc/{started.pid}/{name}").read_bytes() for name in ("cmdline", "comm"))
         out, errors = started.communicate(timeout=support.PATIENCE)
+        self.assertLess(time.monotonic() - begun, 75, words)
         self.settle()
         self.no_secret(listed + out + errors)
         for secret in (PASSWORD, urllib.parse.quote(TOKEN, safe="")):

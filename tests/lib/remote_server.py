@@ -503,7 +503,7 @@ class Server:
                 self.send_response_only(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)
-                if answer.status != 204:
+                if answer.status != 204 and "Transfer-Encoding" not in answer.headers:
                     self.send_header("Content-Length", str(len(answer.body) if answer.length is None else answer.length))
                 self.end_headers()
                 if request.method != "HEAD":
