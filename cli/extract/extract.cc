@@ -135,26 +135,30 @@ std::string Folded(std::string_view name) {
 
 std::string Escape(std::string_view name, bool capitals) {
   std::string out;
-  for (std::size_t i = 0; i < name.size(); ++i) {
+  for (std::size_t i = 0, end; i < name.size(); i = end) {
+    end = i + 1;  // of the character
+    while (end < name.size() && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) ++end;
+    const std::string_view character = name.substr(i, end - i);
     const char c = name[i];
-    const auto code = static_cast<unsigned char>(c);
-    const bool edge = i == 0 || i + 1 == name.size();
-    if (code < 0x20 || code == 0x7f ||
-        std::string_view("%/\\<>:\"|?*").find(c) != std::string_view::npos ||
-        (edge && (c == '.' || c == ' ')) || (capitals && IsCapital(c))) {
+    const bool edge = i == 0 || end == name.size();
+    if (Printable(character) == character &&
+        std::string_view("%/\\<>:\"|?*").find(c) == std::string_view::npos &&
+        !(edge && (c == '.' || c == ' ')) && !(capitals && IsCapital(c))) {
+      out += character;
+      continue;
+    }
+    for (const char byte : character) {
       char text[4];
-      std::snprintf(text, sizeof text, "%%%02X", code);
+      std::snprintf(text, sizeof text, "%%%02X", static_cast<unsigned char>(byte));
       out += text;
-    } else {
-      out += c;
     }
   }
   return out;
 }
 
 // A file name, without suffix, for each tensor. No tensor name can lead out of the folder, make a
-// hidden file or collide with another: '%', '/', '\', control characters, < > : " | ? * and a
-// leading or trailing '.' or ' ' become %XX, as do capitals of names that differ only in case.
+// hidden file or collide with another: '%', '/', '\', what is not seen, < > : " | ? * and a leading
+// or trailing '.' or ' ' become %XX, as do capitals of names that differ only in case.
 // Decoding %XX gives the name of the tensor. kUnimplemented, naming the tensor, if a file name
 // becomes too long.
 StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> tensors) {

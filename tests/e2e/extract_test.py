@@ -310,13 +310,14 @@ class Scipy(support.EndToEnd):
 class Folder(support.EndToEnd):
 
     def test_names_are_safe_and_can_be_undone(self):
-        names = ["../../escape", "/abs", "..", ".hidden", "a/b", "a\\b", "%2F", "Case", "case", "dot.", "nul\1", "日本"]
+        names = ["../../escape", "/abs", "..", ".hidden", "a/b", "a\\b", "%2F", "Case", "case", "dot.", "nul\1", "日本", "w\u202e", "\u200b\u2066z", "e\u0301"]
         source = self.safetensors("in.safetensors", {name: ("U8", [1], bytes([i])) for i, name in enumerate(names)})
         result = self.json("extract", "--json", "-q", source, "-o", str(self.path("out")) + "/")
         self.assertEqual(self.entries(), ["in.safetensors", "out"])
         self.assertEqual(self.entries(self.path("out")), sorted([
             "%2E%2E.npy", "%2E.%2F..%2Fescape.npy", "%2Fabs.npy", "%2Ehidden.npy", "a%2Fb.npy", "a%5Cb.npy",
-            "%252F.npy", "%43ase.npy", "case.npy", "dot%2E.npy", "nul%01.npy", "日本.npy"]))
+            "%252F.npy", "%43ase.npy", "case.npy", "dot%2E.npy", "nul%01.npy", "日本.npy", "w%E2%80%AE.npy",
+            "%E2%80%8B%E2%81%A6z.npy", "e\u0301.npy"]))
         from urllib.parse import unquote
         files = {row["path"]: row["tensor"] for row in result["output"]["files"]}
         for i, name in enumerate(names):
