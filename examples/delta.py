@@ -41,18 +41,18 @@ def add_differences(content, old, key):
     """The chunk: the base's elements, and differences of each group of them."""
     width, shift, mask = old.itemsize, *key
     count = content[0] + 1
-    heads = np.frombuffer(content, np.dtype([("last", "u1"), ("mode", "u1"), ("changed", "<u4"), ("gaps", "<u4")]), count, 1)
+    heads = np.frombuffer(content, np.dtype([("last", "u1"), ("changed", "<u4"), ("gaps", "<u4")]), count, 1)
     keys = (old >> shift & mask).astype(np.int64)
     group_of = np.searchsorted(heads["last"], np.arange(256))[keys]
-    new, at = old.copy(), 1 + 10 * count
-    for g, (_, mode, changed, gap_bytes) in enumerate(heads):
+    new, at = old.copy(), 1 + 9 * count
+    for g, (_, changed, gap_bytes) in enumerate(heads):
         where = np.flatnonzero(group_of == g)  # in the order of the chunk
         changed, gap_bytes = int(changed), int(gap_bytes)
-        if mode == 1:
+        if gap_bytes:
             gaps = np.frombuffer(content, np.uint8, gap_bytes, at).astype(np.int64)
             ends = gaps != 255  # 255: as many that did not change, and none that did
             where = where[np.cumsum(gaps)[ends] + np.arange(changed)]
-        elif mode == 0:
+        elif not changed:
             where = where[:0]
         at += gap_bytes
         new[where] += unzigzag(merge(content[at:at + len(where) * width], width))

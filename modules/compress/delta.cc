@@ -22,15 +22,14 @@ namespace {
 // Groups of fewer elements are joined with the next: each has planes of its own.
 constexpr std::uint32_t kLeastGroup = 16384;
 constexpr std::size_t kMostGroups = 256;
-// The head of a group in the content: the last key, the mode, two counts.
-constexpr std::size_t kGroupHead = 10;
-
-enum Mode : std::uint8_t { kNone, kSparse, kAll };
+// The head of a group in the content: the last key, two counts.
+constexpr std::size_t kGroupHead = 9;
 
 struct Group {
   std::uint8_t last_key = 255;
-  Mode mode = kNone;
   std::uint32_t elements = 0, changed = 0;
+  // Differences of all take less room than gaps.
+  bool all() const { return changed > elements / 2; }
 };
 
 // How the elements of a type are ordered: by the exponent, or its upper 8 bits.
@@ -150,9 +149,6 @@ std::vector<Group> ChooseGroups(const std::uint32_t (&counts)[256],
     groups.back().changed += rest.changed;
   }
   groups.back().last_key = 255;
-  for (Group& group : groups) {
-    if (group.changed > 0) group.mode = group.changed > group.elements / 2 ? kAll : kSparse;
-  }
   return groups;
 }
 
@@ -172,7 +168,7 @@ Content LayOut(const ElementType& element, std::span<const std::byte> old,
   std::byte* gap = Room(scratch.gaps, elements + groups.size());
   std::vector<kernel::DeltaGroup> packed;
   for (const Group& group : groups) {
-    const bool all = group.mode == kAll;
+    const bool all = group.all();
     const std::uint32_t values = all ? group.elements : group.changed;
     packed.push_back({group.last_key, all, values, 0, Octets(value), Octets(gap)});
     value += values * width;
@@ -194,9 +190,8 @@ Content LayOut(const ElementType& element, std::span<const std::byte> old,
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const kernel::DeltaGroup& each = packed[g];
     head[0] = static_cast<std::byte>(groups[g].last_key);
-    head[1] = static_cast<std::byte>(groups[g].mode);
-    zt::internal::StoreLittle(each.value_count, 4, head + 2);
-    zt::internal::StoreLittle(each.gap_count, 4, head + 6);
+    zt::internal::StoreLittle(each.value_count, 4, head + 1);
+    zt::internal::StoreLittle(each.gap_count, 4, head + 5);
     head += kGroupHead;
     if (each.gap_count > 0) std::memcpy(at, each.gaps, each.gap_count);
     add(each.gap_count);
@@ -208,11 +203,6 @@ Content LayOut(const ElementType& element, std::span<const std::byte> old,
   }
   content.bytes = static_cast<std::size_t>(at - out);
   return content;
-}
-
-// Where Huffman codes, of a bit or more, are far above what the bytes hold.
-bool MayShrinkMore(std::size_t frame, std::size_t content) {
-  return content < 65536 || frame * 16 < content * 3;
 }
 
 const FrameEncoder& Matches() {
@@ -238,17 +228,13 @@ StatusOr<std::vector<kernel::DeltaGroup>> ReadGroups(std::span<std::byte> conten
   int before = -1;
   for (std::size_t g = 0; g < count; ++g) {
     const std::byte* const head = &content[1 + g * kGroupHead];
-    const auto mode = static_cast<unsigned>(head[1]);
     kernel::DeltaGroup group = {};
     group.last_key = static_cast<std::uint8_t>(head[0]);
-    group.all = mode == kAll;
-    group.value_count = static_cast<std::uint32_t>(zt::internal::LoadLittle(head + 2, 4));
-    group.gap_count = static_cast<std::uint32_t>(zt::internal::LoadLittle(head + 6, 4));
-    if (mode > kAll) return Damaged("a group has an unknown mode");
+    group.value_count = static_cast<std::uint32_t>(zt::internal::LoadLittle(head + 1, 4));
+    group.gap_count = static_cast<std::uint32_t>(zt::internal::LoadLittle(head + 5, 4));
+    group.all = group.value_count > 0 && group.gap_count == 0;
     if (group.last_key <= before) return Damaged("the keys of groups do not ascend");
     before = group.last_key;
-    if ((mode == kNone && group.value_count != 0) || (mode != kSparse && group.gap_count != 0))
-      return Damaged("a group has more than its mode says");
     const std::uint64_t bytes = std::uint64_t{group.value_count} * width;
     if (bytes + group.gap_count > content.size() - at) return Damaged("it ends within a group");
     group.gaps = Octets(content.data() + at);
@@ -309,24 +295,19 @@ StatusOr<DeltaChunk> EncodeDelta(const ElementType& element, std::span<const std
       chunk.content = static_cast<std::uint32_t>(holds);
       std::memcpy(out.data(), scratch.frame.data(), size);
     };
-    if (MayShrinkMore(size, content.bytes)) {
-      const std::size_t bound = FindCodec(Encoding::kZstd)->Bound(content.bytes);
-      const std::span<std::byte> room(Room(scratch.frame, bound), bound);
+    const std::span<std::byte> room(Room(scratch.frame, out.size()), out.size());
+    // Huffman codes, of a bit or more, may be far above what the bytes hold.
+    if (content.bytes < 65536 || size * 16 < content.bytes * 3) {
       ZT_ASSIGN_OR_RETURN(const std::size_t matched, Matches().Encode({}, bytes, room));
       keep(matched, DeltaKind::kDifferences, content.bytes);
     }
     if (size > fresh.size() / 2) {
-      const std::size_t bound = PiecesFrameBound(fresh.size(), 9 * (fresh.size() >> 17) + 9);
-      const std::span<std::byte> room(Room(scratch.frame, bound), bound);
-      if (width == 1) {
-        const std::size_t whole = fresh.size();
-        ZT_ASSIGN_OR_RETURN(const std::size_t plain, EncodePieces(fresh, {&whole, 1}, room));
-        keep(plain, DeltaKind::kPlanes, fresh.size());
-      } else {
-        static const FrameEncoder* const planes = PlanesCodec().MakeEncoder({}).release();
-        ZT_ASSIGN_OR_RETURN(const std::size_t made, planes->Encode(PlanesOf(element), fresh, room));
-        keep(made, DeltaKind::kPlanes, fresh.size());
-      }
+      static const FrameEncoder* const planes = PlanesCodec().MakeEncoder({}).release();
+      const std::size_t whole = fresh.size();
+      ZT_ASSIGN_OR_RETURN(const std::size_t made,
+                          width == 1 ? EncodePieces(fresh, {&whole, 1}, room)
+                                     : planes->Encode(PlanesOf(element), fresh, room));
+      keep(made, DeltaKind::kPlanes, whole);
     }
     chunk.frame = static_cast<std::uint32_t>(size);
     return OkStatus();
@@ -350,10 +331,8 @@ Status ApplyDelta(const ElementType& element, const DeltaChunk& chunk,
     ZT_ASSIGN_OR_RETURN(const auto groups, ReadGroups({room, chunk.content}, width, scratch));
     const kernel::DeltaKey key = KeyOf(element);
     if (groups.size() > 1 && key.mask == 0) return Damaged("elements of this type have no groups");
-    for (const kernel::DeltaGroup& group : groups) {
+    for (const kernel::DeltaGroup& group : groups)
       ToHost({reinterpret_cast<std::byte*>(group.values), group.value_count * width}, width);
-      kernel::UndoZigZag(group.values, group.value_count, width);
-    }
     ToHost(bytes, width);
     const bool fits = kernel::AddGroups(Octets(bytes.data()), bytes.size() / width, width, key,
                                         groups.data(), groups.size());

@@ -33,6 +33,11 @@ HWY_INLINE T ZigZag(T difference) {
 }
 
 template <typename T>
+HWY_INLINE T UnZigZag(T value) {
+  return static_cast<T>((value >> 1) ^ static_cast<T>(T{0} - (value & 1)));
+}
+
+template <typename T>
 HWY_INLINE std::size_t KeyOf(T element, DeltaKey key) {
   return static_cast<std::size_t>(element >> key.shift) & key.mask;
 }
@@ -283,7 +288,7 @@ bool Add(std::uint8_t* elements, std::size_t count, DeltaKey key, const DeltaGro
     std::uint8_t* const block = elements + begin * sizeof(T);
     PrefetchAhead(block);
     const auto add = [&](std::size_t i, const std::uint8_t* from, std::size_t v) HWY_ATTR {
-      StoreAt(static_cast<T>(LoadAt<T>(block, i) + LoadAt<T>(from, v)), block, i);
+      StoreAt(static_cast<T>(LoadAt<T>(block, i) + UnZigZag(LoadAt<T>(from, v))), block, i);
     };
     members.Find(block, in_block, masks);
     for (std::size_t g = 0; g < group_count; ++g) {
@@ -332,16 +337,6 @@ bool RunAdd(std::uint8_t* elements, std::size_t count, std::size_t width, DeltaK
   });
 }
 
-void RunUndoZigZag(std::uint8_t* values, std::size_t count, std::size_t width) {
-  ForWidth(width, [&](auto zero) HWY_ATTR {
-    using T = decltype(zero);
-    for (std::size_t i = 0; i < count; ++i) {
-      const T value = LoadAt<T>(values, i);
-      StoreAt(static_cast<T>((value >> 1) ^ static_cast<T>(T{0} - (value & 1))), values, i);
-    }
-  });
-}
-
 }  // namespace zt::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -350,7 +345,6 @@ namespace zt::kernel {
 HWY_EXPORT(RunCountKeys);
 HWY_EXPORT(RunPack);
 HWY_EXPORT(RunAdd);
-HWY_EXPORT(RunUndoZigZag);
 
 void CountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
                std::size_t width, DeltaKey key, std::uint32_t* counts, std::uint32_t* changed) {
@@ -359,9 +353,6 @@ void CountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t c
 void PackGroups(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
                 std::size_t width, DeltaKey key, DeltaGroup* groups, std::size_t group_count) {
   HWY_DYNAMIC_DISPATCH(RunPack)(old, fresh, count, width, key, groups, group_count);
-}
-void UndoZigZag(std::uint8_t* values, std::size_t count, std::size_t width) {
-  HWY_DYNAMIC_DISPATCH(RunUndoZigZag)(values, count, width);
 }
 bool AddGroups(std::uint8_t* elements, std::size_t count, std::size_t width, DeltaKey key,
                const DeltaGroup* groups, std::size_t group_count) {

@@ -37,9 +37,6 @@ void CountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t c
 void PackGroups(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
                 std::size_t width, DeltaKey key, DeltaGroup* groups, std::size_t group_count);
 
-// Makes differences of zigzag ones, in place.
-void UndoZigZag(std::uint8_t* values, std::size_t count, std::size_t width);
-
 // Adds the differences to the elements. False unless gaps and values fit the groups; some elements
 // may then have been changed.
 bool AddGroups(std::uint8_t* elements, std::size_t count, std::size_t width, DeltaKey key,
