@@ -95,7 +95,7 @@ struct Try {
   Running exchange;
   CURL* easy;
   curl_slist* fields = nullptr;
-  bool proxied = false;
+  std::optional<std::uint64_t> proxy_port;  // of the proxy, which no_proxy may except
   char error[CURL_ERROR_SIZE] = {};
 };
 
@@ -113,16 +113,19 @@ std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* to) {
                                             : bytes + 1;  // ends the try
 }
 
-// Opens the socket for a redirect from elsewhere, but not to this machine or its link: a name may
-// lead anywhere.
+// Opens the socket for a redirect from elsewhere, but not to this machine or its link, unless to a
+// proxy: a name may lead anywhere.
 curl_socket_t OnSocket(void* from, curlsocktype, curl_sockaddr* to) {
   char text[INET6_ADDRSTRLEN] = {};
   const void* const bytes =
       to->family == AF_INET6
           ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(&to->addr)->sin6_addr)
           : &reinterpret_cast<const sockaddr_in*>(&to->addr)->sin_addr;
-  if (::inet_ntop(to->family, bytes, text, sizeof text) == nullptr || IsLocal(text)) {
-    static_cast<Exchange*>(from)->shunned = true;
+  const Try& attempt = *static_cast<Try*>(from);
+  const unsigned port = ntohs(reinterpret_cast<const sockaddr_in*>(&to->addr)->sin_port);
+  if (::inet_ntop(to->family, bytes, text, sizeof text) == nullptr ||
+      (IsLocal(text) && attempt.proxy_port != port)) {
+    attempt.exchange->shunned = true;
     return CURL_SOCKET_BAD;
   }
   return ::socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
@@ -185,7 +188,10 @@ void SetProxy(const Curl& curl, Try& attempt) {
   std::string proxy = url->scheme == "https"
                           ? FirstSet({"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"})
                           : FirstSet({"http_proxy", "all_proxy", "ALL_PROXY"});
-  attempt.proxied = !proxy.empty();
+  constexpr std::uint64_t kUsual = 1080;  // where it names none
+  if (!proxy.empty())
+    attempt.proxy_port =
+        NumberOf(WithoutSlashes(proxy).substr(proxy.rfind(':') + 1)).value_or(kUsual);
   if (const std::size_t at = proxy.rfind('@'); at != proxy.npos) {
     const std::size_t scheme = proxy.find("://"), begin = scheme == proxy.npos ? 0 : scheme + 3;
     const std::string who = proxy.substr(begin, std::max(at, begin) - begin);
@@ -224,9 +230,9 @@ Status SetUp(const Curl& curl, Try& attempt) {
   if (authorities.empty()) authorities = Environment("SSL_CERT_FILE");
   if (!authorities.empty()) set(CURLOPT_CAINFO, authorities.c_str());
   SetProxy(curl, attempt);
-  if (exchange.shuns_local() && !attempt.proxied) {
+  if (exchange.shuns_local()) {
     set(CURLOPT_OPENSOCKETFUNCTION, OnSocket);
-    set(CURLOPT_OPENSOCKETDATA, &exchange);
+    set(CURLOPT_OPENSOCKETDATA, &attempt);
   }
   SetMethod(curl, attempt.easy, exchange.request);
   return SetFields(curl, attempt);
@@ -389,7 +395,7 @@ class Lane {
     curl.easy_getinfo(attempt.easy, CURLINFO_PRIMARY_IP, &address);
     curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_UPLOAD_T, &sent);
     if (redirect != nullptr) end.redirect = redirect;
-    if (address != nullptr && !attempt.proxied) end.address = address;
+    if (address != nullptr && !attempt.proxy_port) end.address = address;
     end.sent = static_cast<std::uint64_t>(sent);
     curl.multi_remove_handle(multi, attempt.easy);
     active.erase(exchange.get());

@@ -385,6 +385,13 @@ class Faults(remote_server.Remote):
                 self.server.fault = lambda request, host=host: Answer(302, {"Location": f"http://{host}:{port}/web/there.safetensors"})
                 self.fail_with(support.IO, "inspect", "-q", "http://files.example/m.safetensors", says="the server redirects to an address")
             self.assertEqual(near.requests, [])
+        # A proxy of this machine is asked for what it redirects to.
+        self.server.files["there.safetensors"], there = self.content, "http://other.example/web/there.safetensors"
+        self.server.fault = lambda request: Answer(302, {"Location": there}) if request.path != there else (
+            self.server.route(dataclasses.replace(request, path="/web/there.safetensors")))
+        for origin in (self.server.origin, self.server.origin + "/", self.server.origin.replace("//", "//user:password@")):
+            self.environment["http_proxy"] = origin
+            self.succeed("inspect", "http://files.example/m.safetensors")
 
     def test_redirects_to_a_name_of_this_machine(self):
         try:
@@ -402,6 +409,10 @@ class Faults(remote_server.Remote):
             first.fault = lambda request: Answer(302, {"Location": there}) if request.path != "/web/there.safetensors" else None
             self.fail_with(support.IO, "inspect", "-q", first.url("m.safetensors"), says=f"redirects to {there.removesuffix('/web/there.safetensors')}, which is this machine")
             self.assertEqual((len(first.requests), near.requests), (1, []))
+            # Nor where there is a proxy, which is not asked for it.
+            self.environment.update(http_proxy="http://127.0.0.1:9/", no_proxy=f"{ours},{name}")
+            self.fail_with(support.IO, "inspect", "-q", first.url("m.safetensors"), says="which is this machine")
+            self.environment.update(http_proxy="", no_proxy="*")
             # From there to itself, and from this machine to this machine, it is followed.
             first.fault = lambda request: Answer(302, {"Location": "/web/there.safetensors"}) if request.path != "/web/there.safetensors" else None
             self.succeed("inspect", first.url("m.safetensors"))
