@@ -147,6 +147,7 @@ class StreamedBytes final : public ByteSource {
       if (flow_->pieces.empty()) {
         ZT_RETURN_IF_ERROR(flow_->answer.status);
         if (!flow_->answer.ok()) return object_->explain(flow_->answer);
+        ZT_RETURN_IF_ERROR(pin_->Check(flow_->answer.head, position_));  // as it was listed
         return false;
       }
       piece_ = std::move(flow_->pieces.front());

@@ -10,6 +10,7 @@ import make_safetensors
 import remote_server
 import support
 from make_folders import HIDDEN
+from remote_server import Change
 
 
 def read(folder):
@@ -159,6 +160,21 @@ class Folders(remote_server.Remote):
         self.server.fault = lambda request: remote_server.Change(
             lambda answer: setattr(answer, "body", json.dumps([row for row in json.loads(answer.body) for _ in range(1 + (row["path"] == "config.json"))]).encode())) if "/tree/" in request.path else None
         self.fail_with(support.INVALID, "convert", url, "-o", self.path("none.zt"), says="listing names 'config.json' twice")
+
+    def test_wrong_sizes_without_ranges(self):
+        """Of weights that are read to their end, whose answer does not say how many there are."""
+        weights = make_safetensors.encode({"t": ("U8", [400_000], bytes(400_000))})
+        url = self.put({"model.safetensors": weights})[1]
+
+        def all_of_it(answer):
+            answer.status, answer.headers["Transfer-Encoding"] = 200, "chunked"
+            answer.body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(weights), weights)
+        self.server.fault = lambda request: Change(all_of_it) if request.path.endswith("model.safetensors") else None
+        self.assertEqual(self.run_program("convert", url, "-o", self.path("out.zt")).returncode, support.DONE)
+        for size in (-1, 1):
+            self.server.store.sizes = {"deep/model.safetensors": len(weights) + size}
+            self.fail_with(support.INVALID, "convert", "-q", url, "-f", "-o", self.path("out.zt"),
+                           says=f"it had {len(weights) + size} bytes and has {len(weights)}")
 
     def test_wrong_sizes(self):
         """Of weights and of other files."""
