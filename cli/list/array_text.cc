@@ -17,54 +17,27 @@ constexpr std::size_t kLineWidth = 75;
 
 // ---- numbers ------------------------------------------------------------------------------------
 
-// The element at a place, or a part of it: of type T, little-endian.
-template <typename T>
-T Load(const ArrayValues& values, std::size_t place) {
-  const std::uint64_t bits = zt::internal::LoadLittle(&values.bytes[place * sizeof(T)], sizeof(T));
-  if constexpr (std::is_integral_v<T>) return static_cast<T>(bits);
-  if constexpr (sizeof(T) == 4) return std::bit_cast<T>(static_cast<std::uint32_t>(bits));
-  if constexpr (sizeof(T) == 8) return std::bit_cast<T>(bits);
-}
-
-double LoadHalf(const ArrayValues& values, std::size_t place) {
-  const auto bits = static_cast<unsigned>(zt::internal::LoadLittle(&values.bytes[place * 2], 2));
-  const int field = static_cast<int>(bits >> 10 & 31);
-  const auto fraction = static_cast<double>(bits & 1023);
-  double value = field == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, field - 25);
-  if (field == 31) {
-    value = fraction == 0 ? std::numeric_limits<double>::infinity()
-                          : std::numeric_limits<double>::quiet_NaN();
-  }
-  return bits >> 15 != 0 ? -value : value;
-}
-
-// Floats of each type, as f64, which holds them all.
-double LoadFloat(const ArrayValues& values, std::size_t place) {
-  switch (values.element.dtype) {
-    case DType::kF16:
-      return LoadHalf(values, place);
-    case DType::kF32:
-      return Load<float>(values, place);
-    default:
-      return Load<double>(values, place);
-  }
+// The floats of an array as f64, which holds them all; of complex numbers both parts. Empty of other
+// elements.
+std::vector<double> FloatsOf(const ArrayValues& values) {
+  const bool complex = values.element.type.starts_with("complex");
+  const auto to = complex ? ParseElementType("complex128") : ElementType{DType::kF64, ""};
+  std::vector<double> floats;
+  if (!complex && !IsFloat(values.element.dtype)) return floats;
+  const auto convert = MakeConversion(values.element, *to, OnOverflow::kInf);
+  floats.resize(values.bytes.size() / ByteWidth(values.element.dtype));
+  const auto out = std::as_writable_bytes(std::span(floats));
+  NumericCounts ignored;
+  (*convert)->Apply(values.bytes, out, ignored);
+  LittleEndian(out, sizeof(double));
+  return floats;
 }
 
 std::string IntegerText(const ArrayValues& values, std::size_t place) {
-  switch (values.element.dtype) {
-    case DType::kI8:
-      return std::to_string(Load<std::int8_t>(values, place));
-    case DType::kI16:
-      return std::to_string(Load<std::int16_t>(values, place));
-    case DType::kI32:
-      return std::to_string(Load<std::int32_t>(values, place));
-    case DType::kI64:
-      return std::to_string(Load<std::int64_t>(values, place));
-    default: {
-      const std::size_t width = ByteWidth(values.element.dtype);
-      return std::to_string(zt::internal::LoadLittle(&values.bytes[place * width], width));
-    }
-  }
+  const std::size_t width = ByteWidth(values.element.dtype), unused = 64 - 8 * width;
+  const std::uint64_t bits = zt::internal::LoadLittle(&values.bytes[place * width], width);
+  if (!IsSignedInt(values.element.dtype)) return std::to_string(bits);
+  return std::to_string(static_cast<std::int64_t>(bits << unused) >> unused);
 }
 
 template <typename... Format>
@@ -137,13 +110,13 @@ void AlignAtPoint(std::vector<std::string>& texts) {
 std::vector<std::string> ElementTexts(const ArrayValues& values) {
   const bool complex = values.element.type.starts_with("complex");
   const DType type = values.element.dtype;
-  const std::size_t count = values.bytes.size() / ByteWidth(type) / (complex ? 2 : 1);
   std::vector<std::string> texts;
-  if (complex || IsFloat(type)) {
+  if (const std::vector<double> floats = FloatsOf(values); !floats.empty()) {
     std::vector<std::string> imaginary;
-    for (std::size_t i = 0; i < count; ++i) {
-      texts.push_back(FloatText(LoadFloat(values, complex ? 2 * i : i), type, false));
-      if (complex) imaginary.push_back(FloatText(LoadFloat(values, 2 * i + 1), type, true) + "j");
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      const bool second = complex && i % 2 == 1;
+      const std::string text = FloatText(floats[i], type, second);
+      (second ? imaginary : texts).push_back(text + (second ? "j" : ""));
     }
     AlignAtPoint(texts);
     AlignAtPoint(imaginary);
@@ -151,7 +124,7 @@ std::vector<std::string> ElementTexts(const ArrayValues& values) {
     return texts;
   }
   std::size_t widest = 0;
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < values.bytes.size() / ByteWidth(type); ++i) {
     if (type == DType::kBool) {
       texts.emplace_back(values.bytes[i] == std::byte{0} ? "False" : " True");
     } else {
@@ -163,16 +136,6 @@ std::vector<std::string> ElementTexts(const ArrayValues& values) {
     if (text.size() < widest) text.insert(0, widest - text.size(), ' ');
   }
   return texts;
-}
-
-std::string ScalarOf(const ArrayValues& values) {
-  const DType type = values.element.dtype;
-  if (values.element.type.starts_with("complex"))
-    return FloatText(LoadFloat(values, 0), type, false) +
-           FloatText(LoadFloat(values, 1), type, true) + "j";
-  if (IsFloat(type)) return FloatText(LoadFloat(values, 0), type, false);
-  if (type == DType::kBool) return values.bytes[0] == std::byte{0} ? "False" : "True";
-  return IntegerText(values, 0);
 }
 
 // ---- lines --------------------------------------------------------------------------------------
@@ -223,15 +186,13 @@ class NestedLines {
 
 // ---- JSON ---------------------------------------------------------------------------------------
 
-void AppendElement(const ArrayValues& values, std::size_t place, std::string& out) {
+void AppendElement(const ArrayValues& values, std::span<const double> floats, std::size_t place,
+                   std::string& out) {
+  const auto number = [&](std::size_t at) { return NumberJson(floats[at]).dump(); };
   if (values.element.type.starts_with("complex")) {
-    out += '[';
-    out += NumberJson(LoadFloat(values, 2 * place)).dump();
-    out += ',';
-    out += NumberJson(LoadFloat(values, 2 * place + 1)).dump();
-    out += ']';
-  } else if (IsFloat(values.element.dtype)) {
-    out += NumberJson(LoadFloat(values, place)).dump();
+    out += "[" + number(2 * place) + "," + number(2 * place + 1) + "]";
+  } else if (!floats.empty()) {
+    out += number(place);
   } else if (values.element.dtype == DType::kBool) {
     out += values.bytes[place] == std::byte{0} ? "false" : "true";
   } else {
@@ -239,13 +200,15 @@ void AppendElement(const ArrayValues& values, std::size_t place, std::string& ou
   }
 }
 
-void AppendNested(const ArrayValues& values, std::vector<std::size_t>& index, std::string& out) {
-  if (index.size() == values.shape.size()) return AppendElement(values, values.Place(index), out);
+void AppendNested(const ArrayValues& values, std::span<const double> floats,
+                  std::vector<std::size_t>& index, std::string& out) {
+  if (index.size() == values.shape.size())
+    return AppendElement(values, floats, values.Place(index), out);
   out += '[';
   for (std::size_t i = 0; i < values.shape[index.size()]; ++i) {
     if (i > 0) out += ',';
     index.push_back(i);
-    AppendNested(values, index, out);
+    AppendNested(values, floats, index, out);
     index.pop_back();
   }
   out += ']';
@@ -263,15 +226,15 @@ std::size_t ArrayValues::Place(std::span<const std::size_t> index) const {
 }
 
 std::string ArrayText(const ArrayValues& values) {
-  if (values.shape.empty()) return ScalarOf(values);
   if (values.bytes.empty()) return "[]";
   std::vector<std::size_t> index;
-  return NestedLines(values).Nested(index, " ", kLineWidth);
+  const std::string text = NestedLines(values).Nested(index, " ", kLineWidth);
+  return values.shape.empty() ? text.substr(text.find_first_not_of(' ')) : text;
 }
 
 void AppendArrayJson(const ArrayValues& values, std::string& out) {
   std::vector<std::size_t> index;
-  AppendNested(values, index, out);
+  AppendNested(values, FloatsOf(values), index, out);
 }
 
 }  // namespace zt::cli::internal

@@ -272,22 +272,6 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
 
 namespace {
 
-// What a pattern selects in a folder of a server, in the order of names.
-StatusOr<std::vector<std::string>> ListMatches(const std::string& pattern) {
-  const std::size_t slash = pattern.rfind('/');
-  const std::string folder = pattern.substr(0, slash + 1);
-  ZT_ASSIGN_OR_RETURN(std::vector<std::string> names, TheStore().List(folder));
-  std::ranges::sort(names);
-  const std::vector<std::string_view> sorted(names.begin(), names.end());
-  Pattern matching("", "glob:" + pattern.substr(slash + 1));
-  std::vector<std::string> found;
-  if (!matching.Resolve(sorted).ok()) return found;
-  for (const std::string& name : names) {
-    if (matching.Matches(name)) found.push_back(folder + name);
-  }
-  return found;
-}
-
 // The shards that words name. A shell leaves a pattern as it is if no file matches, and always that
 // of a URL, whose query may hold '?' and '['.
 StatusOr<std::vector<std::string>> ExpandPatterns(const std::vector<std::string>& words) {
@@ -300,17 +284,23 @@ StatusOr<std::vector<std::string>> ExpandPatterns(const std::vector<std::string>
       shards.push_back(word);
       continue;
     }
-    std::vector<std::string> found;
+    const std::size_t before = shards.size(), slash = word.rfind('/') + 1;
+    std::vector<std::string> names;  // of a folder of a server
+    Pattern matching("", "glob:" + word.substr(slash));
     if (url) {
-      ZT_ASSIGN_OR_RETURN(found, WithFile(ListMatches(word), word));
+      ZT_RETURN_IF_ERROR(matching.Resolve({}));
+      ZT_ASSIGN_OR_RETURN(names, WithFile(TheStore().List(word.substr(0, slash)), word));
+      std::ranges::sort(names);
     }
-    if (found.empty()) {
+    for (const std::string& name : names) {
+      if (matching.Matches(name)) shards.push_back(word.substr(0, slash) + name);
+    }
+    if (shards.size() == before) {
       return WithFile(
           InvalidArgument("no file matches this pattern; the shards are not written yet, "
                           "or are in another folder"),
           word);
     }
-    shards.insert(shards.end(), found.begin(), found.end());
   }
   return shards;
 }

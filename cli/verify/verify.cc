@@ -221,7 +221,7 @@ std::string GoodText(const Args& args, const Findings& found, const Comparison& 
     out += "; " + CountText(compared.both) +
            (compared.both.all == 1 ? " equals the source" : " equal the source");
   }
-  return Printable(out) + "\n";
+  return out;
 }
 
 // The file, or each shard of an index, whose digest has to be the one that the index names.
@@ -472,32 +472,38 @@ StatusOr<CacheFiles> FilesOfCache(const std::string& folder) {
   return files;
 }
 
+// Prints what was found; `good` if that is nothing. Returns the exit status.
+int Tell(const Args& args, const Findings& found, const Comparison& compared,
+         const std::string& good) {
+  const bool is_good = found.problems.empty() && compared.differences.empty();
+  Status printed = OkStatus();
+  if (args.json) {
+    printed = PrintJson(args, ReportJson(args, found, compared, is_good));
+  } else if (is_good && !args.quiet) {
+    printed = Print(Printable(good) + "\n");
+  }
+  PrintProblems(args, found, compared);
+  if (!printed.ok()) return Fail(args, printed);
+  return is_good ? 0 : 1;
+}
+
 int RunOnCache(const Args& args, const CacheFiles& files) {
   Verification verification(args);
   const Status status = verification.Cache(files);
   const double seconds = verification.End();
   if (!status.ok()) return Fail(args, WithFile(status, args.file()));
   const Findings& found = verification.found;
-  const bool good = found.problems.empty();
-  Status printed = OkStatus();
-  if (args.json) {
-    printed = PrintJson(args, ReportJson(args, found, {}, good));
-  } else if (good && !args.quiet) {
-    std::string text = args.file() + ": good: " + Counted(found.totals.digests, "blob") +
-                       (found.totals.digests == 1 ? " has the digest of its name, "
-                                                  : " have the digests of their names, ") +
-                       HumanBytes(found.totals.stored_bytes) + " in " + HumanSeconds(seconds);
-    if (found.totals.unhashed > 0) {
-      text += "; " + std::to_string(found.totals.unhashed) +
-              " more have names of Git, which are not checked";
-    }
-    if (!files.others.empty())
-      text += "; " + Counted(files.others.size(), "file") + " beside the links not checked";
-    printed = Print(Printable(text) + "\n");
+  std::string text = args.file() + ": good: " + Counted(found.totals.digests, "blob") +
+                     (found.totals.digests == 1 ? " has the digest of its name, "
+                                                : " have the digests of their names, ") +
+                     HumanBytes(found.totals.stored_bytes) + " in " + HumanSeconds(seconds);
+  if (found.totals.unhashed > 0) {
+    text += "; " + std::to_string(found.totals.unhashed) +
+            " more have names of Git, which are not checked";
   }
-  PrintProblems(args, found, {});
-  if (!printed.ok()) return Fail(args, printed);
-  return good ? 0 : 1;
+  if (!files.others.empty())
+    text += "; " + Counted(files.others.size(), "file") + " beside the links not checked";
+  return Tell(args, found, {}, text);
 }
 
 int RunOn(const Args& args) {
@@ -516,16 +522,7 @@ int RunOn(const Args& args) {
     if (!comparison.ok()) return Fail(args, comparison.status());
     compared = *std::move(comparison);
   }
-  const bool good = found.problems.empty() && compared.differences.empty();
-  Status printed = OkStatus();
-  if (args.json) {
-    printed = PrintJson(args, ReportJson(args, found, compared, good));
-  } else if (good && !args.quiet) {
-    printed = Print(GoodText(args, found, compared, seconds));
-  }
-  PrintProblems(args, found, compared);
-  if (!printed.ok()) return Fail(args, printed);
-  return good ? 0 : 1;
+  return Tell(args, found, compared, GoodText(args, found, compared, seconds));
 }
 
 }  // namespace
