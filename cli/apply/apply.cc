@@ -22,7 +22,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenModel(const std::string& path, Sourc
   ZT_ASSIGN_OR_RETURN(const auto origin, WithFile(FindDelta(delta->attributes()), path));
   if (!origin)
     return WithFile(InvalidArgument("it is no delta; 'ztstream convert --base' makes one"), path);
-  return WithFile(OpenDelta(std::move(delta), *origin, nullptr, "", false), path);
+  return WithFile(OpenDelta(std::move(delta), *origin, nullptr, ""), path);
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,

@@ -35,14 +35,13 @@ std::string BaseName(std::string_view path);
 std::string Described(const std::string& name, const std::string& id);
 
 // The model of which `delta`, as OpenZt gives it, has the differences from `base`. Names, types and
-// shapes of the base are compared here, and its id if both are known; else, with `sample`, digests
-// of some of its chunks. Each chunk is compared with its digest before it is served. `base_path` is
-// for messages. kInvalidArgument if it is another base. Without a base (null) UpdateFromDelta alone
-// gets at what is made of it.
+// shapes of the base are compared here, and its id if both are known. Each chunk is compared with its
+// digest before it is served. `base_path` is for messages. kInvalidArgument if it is another base.
+// Without a base (null) UpdateFromDelta alone gets at what is made of it.
 StatusOr<std::unique_ptr<TensorSource>> OpenDelta(std::unique_ptr<TensorSource> delta,
                                                   const DeltaOrigin& origin,
                                                   std::unique_ptr<TensorSource> base,
-                                                  const std::string& base_path, bool sample);
+                                                  const std::string& base_path);
 
 // Makes a range of `model` in memory that holds the same range of the base. The digest of each chunk
 // is compared; chunks that hold neither version are read with the base. kInvalidArgument if it is

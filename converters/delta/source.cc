@@ -29,9 +29,6 @@ class DeltaSource;
 // The delta that a source is, or wraps; else null.
 const DeltaSource* FindDeltaIn(const TensorSource& source);
 
-// Chunks of the base that are read when it is opened, if its id does not tell that it is the one.
-constexpr std::size_t kSamples = 8;
-
 // Reads ranges of a component in any order, without its digest.
 class AnyOrder {
  public:
@@ -82,6 +79,7 @@ struct Made {
   std::vector<std::uint64_t> frames;  // offsets in the stored component
   AnyOrder stored;
   std::optional<AnyOrder> base;  // nullopt if no chunk needs it
+  const Made* below = nullptr;   // what the base makes of the same chunks, if it is a delta
 };
 
 class DeltaSource final : public WrappedSource {
@@ -92,6 +90,7 @@ class DeltaSource final : public WrappedSource {
                                       : std::vector<TensorSource*>{delta.get(), base.get()}),
         delta_(std::move(delta)),
         base_(std::move(base)),
+        below_(dynamic_cast<const DeltaSource*>(base_.get())),
         origin_(std::move(origin)),
         base_path_(std::move(base_path)),
         base_id_(base_ == nullptr ? "" : KnownId(*base_)) {}
@@ -99,7 +98,7 @@ class DeltaSource final : public WrappedSource {
   const DeltaOrigin& origin() const { return origin_; }
   std::size_t uneven() const { return uneven_; }
 
-  Status Init(bool sample) {
+  Status Init() {
     attributes_ = delta_->attributes();
     std::erase_if(attributes_, [](const auto& each) { return each.first == kDeltaAttribute; });
     AddWarningsOf(*delta_);
@@ -118,7 +117,7 @@ class DeltaSource final : public WrappedSource {
     ZT_RETURN_IF_ERROR(ResolveAliases());
     const bool known = !origin_.base_id.empty() && !base_id_.empty();
     if (known && origin_.base_id != base_id_) return Wrong("their ids differ");
-    return sample && !known ? Sample() : OkStatus();
+    return OkStatus();
   }
 
   std::string_view format() const override { return "zt"; }
@@ -190,15 +189,14 @@ class DeltaSource final : public WrappedSource {
   struct Served {
     std::uint32_t stored = 0;  // its index in the delta
     std::uint64_t index = 0;
-    bool is_made = false;
-    std::vector<std::shared_ptr<const Made>> made;
+    std::vector<std::shared_ptr<const Made>> made;  // empty as the delta has it
   };
 
   bool passes(ComponentId id) const override { return MadeOf(id) == nullptr; }
 
   const Made* MadeOf(ComponentId id) const {
     const Served& served = parts_[id.object];
-    return served.is_made ? served.made[id.component].get() : nullptr;
+    return served.made.empty() ? nullptr : served.made[id.component].get();
   }
 
   std::pair<TensorSource&, ComponentId> Origin(ComponentId id) const override {
@@ -231,7 +229,6 @@ class DeltaSource final : public WrappedSource {
       auto entry = ReadEntry(object);
       if (!entry.ok())
         return WithFile(WithTensor(entry.status(), object.name), delta_->file({i, 0}));
-      served.is_made = true;
       served.index = entry->index;
       results.push_back(ResultOf(object, *entry));
       const Status status = AddParts(i, *std::move(entry), served);
@@ -242,8 +239,9 @@ class DeltaSource final : public WrappedSource {
     std::iota(order.begin(), order.end(), 0);
     for (std::size_t begin = 0, end; begin < order.size(); begin = end) {
       const auto file_of = [&](std::size_t i) { return &delta_->file({all[i].stored, 0}); };
-      for (end = begin + 1; end < order.size() && all[begin].is_made && all[end].is_made &&
-                            file_of(end) == file_of(begin);
+      const auto made = [&](std::size_t i) { return !all[i].made.empty(); };
+      for (end = begin + 1;
+           end < order.size() && made(begin) && made(end) && file_of(end) == file_of(begin);
            ++end) {
       }
       std::stable_sort(order.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -275,6 +273,8 @@ class DeltaSource final : public WrappedSource {
       if (needs_base && base_ != nullptr) {
         if (found == base_objects_.end()) return Wrong("it has no tensor " + Quote(name));
         ZT_ASSIGN_OR_RETURN(made->base, FindInBase(found->second, part));
+        const Made* const below = below_ == nullptr ? nullptr : below_->MadeOf(made->base->id());
+        if (below != nullptr && below->part.chunk == part.chunk) made->below = below;
       }
       made->part = std::move(part);
       served.made.push_back(std::move(made));
@@ -343,53 +343,35 @@ class DeltaSource final : public WrappedSource {
     return OkStatus();
   }
 
-  // Compares chunks here and there of the base.
-  Status Sample() const {
-    std::vector<const Made*> all;
-    for (const Served& served : parts_) {
-      for (const auto& made : served.made) {
-        if (made->base && !made->part.chunks.empty()) all.push_back(made.get());
-      }
-    }
-    const std::size_t step = std::max<std::size_t>(1, all.size() / kSamples);
-    std::vector<std::byte> bytes;
-    for (std::size_t i = 0; i < all.size(); i += step) {
-      const std::size_t k = all[i]->part.chunks.size() / 2;
-      ZT_RETURN_IF_ERROR(CheckBase(*all[i], k, bytes));
-    }
-    return OkStatus();
-  }
-
-  // Reads a chunk of the base and compares its digest.
-  Status CheckBase(const Made& made, std::size_t k, std::vector<std::byte>& bytes) const {
-    const std::uint64_t begin = std::uint64_t{k} * made.part.chunk;
-    bytes.resize(std::min<std::uint64_t>(made.part.chunk, made.part.bytes - begin));
-    ZT_RETURN_IF_ERROR(made.base->Read(begin, bytes));
-    if (Xxh3(bytes) == made.part.chunks[k].base) return OkStatus();
-    const Object& object = base_->objects()[made.base->id().object];
-    return WithFile(Wrong("tensor " + Quote(object.name) + " has other values there"), file_);
-  }
-
-  // Makes chunk `k` in `out`: the base's, changed in place.
+  // Makes chunk `k` in `out`. Of a chain, the last result's digest tells of all.
   Status ReadChunk(const Made& made, std::size_t k, std::span<std::byte> out) const {
+    const Status status = MakeChunk(made, k, out, false);
+    if (status.ok() && Xxh3(out) == made.part.chunks[k].result) return OkStatus();
+    return MakeChunk(made, k, out, true);  // whose fault is it?
+  }
+
+  // The base's, changed in place. `checked`: compares the digests of both.
+  Status MakeChunk(const Made& made, std::size_t k, std::span<std::byte> out, bool checked) const {
     const DeltaChunk& chunk = made.part.chunks[k];
-    if (chunk.kind != DeltaKind::kPlanes && !made.base)
-      return FailedPrecondition("its base is in memory, where alone it can be changed");
-    if (chunk.kind != DeltaKind::kPlanes)
-      ZT_RETURN_IF_ERROR(made.base->Read(std::uint64_t{k} * made.part.chunk, out));
-    Status status = OkStatus();
+    if (chunk.kind != DeltaKind::kPlanes) {
+      if (!made.base)
+        return FailedPrecondition("its base is in memory, where alone it can be changed");
+      const std::uint64_t begin = std::uint64_t{k} * made.part.chunk;
+      ZT_RETURN_IF_ERROR(
+          made.below == nullptr
+              ? made.base->Read(begin, out)
+              : AtTensor(*base_, made.base->id(), below_->MakeChunk(*made.below, k, out, checked)));
+      if (checked && Xxh3(out) != chunk.base)
+        return WithFile(Wrong("tensor " + Quote(base_->objects()[made.base->id().object].name) +
+                              " has other values there"),
+                        file_);
+    }
     if (chunk.kind != DeltaKind::kEqual) {
       std::vector<std::byte> frame(chunk.frame);
       ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
-      status = ApplyDelta(made.part.element, chunk, frame, out);
+      ZT_RETURN_IF_ERROR(ApplyDelta(made.part.element, chunk, frame, out));
     }
-    if (status.ok() && Xxh3(out) == chunk.result) return OkStatus();
-    // Whose fault is it?
-    if (chunk.kind != DeltaKind::kPlanes) {
-      std::vector<std::byte> again;
-      ZT_RETURN_IF_ERROR(CheckBase(made, k, again));
-    }
-    return status.ok() ? WrongResult(k) : status;
+    return checked && Xxh3(out) != chunk.result ? WrongResult(k) : OkStatus();
   }
 
   // A chunk of which a part is wanted; the last few are kept.
@@ -438,6 +420,7 @@ class DeltaSource final : public WrappedSource {
   }
 
   const std::unique_ptr<TensorSource> delta_, base_;
+  const DeltaSource* const below_;  // the base, if it is a delta
   const DeltaOrigin origin_;
   const std::string base_path_, base_id_;
   std::size_t uneven_ = 0;  // see kMostUneven
@@ -539,9 +522,9 @@ std::string BaseName(std::string_view path) {
 StatusOr<std::unique_ptr<TensorSource>> OpenDelta(std::unique_ptr<TensorSource> delta,
                                                   const DeltaOrigin& origin,
                                                   std::unique_ptr<TensorSource> base,
-                                                  const std::string& base_path, bool sample) {
+                                                  const std::string& base_path) {
   auto source = std::make_unique<DeltaSource>(std::move(delta), origin, std::move(base), base_path);
-  ZT_RETURN_IF_ERROR(source->Init(sample));
+  ZT_RETURN_IF_ERROR(source->Init());
   return source;
 }
 

@@ -73,7 +73,7 @@ class Chain {
                       path);
     seen_.push_back(here);
     if (options_.base_in_memory && !disk)
-      return WithFile(OpenDelta(std::move(source), *origin, nullptr, "", false), path);
+      return WithFile(OpenDelta(std::move(source), *origin, nullptr, ""), path);
     ZT_ASSIGN_OR_RETURN(const std::string base,
                         WithFile(Find(*origin, path, disk ? source.get() : nullptr), path));
     std::erase(unused_, base);
@@ -86,8 +86,7 @@ class Chain {
       const std::string known = below ? below->version : KnownVersion(base, origin->base_name);
       return WithFile(OpenDiskDelta(std::move(source), std::move(opened), base, known), path);
     }
-    return WithFile(
-        OpenDelta(std::move(source), *origin, std::move(opened), base, !options_.as_stored), path);
+    return WithFile(OpenDelta(std::move(source), *origin, std::move(opened), base), path);
   }
 
  private:

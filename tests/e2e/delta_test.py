@@ -314,6 +314,11 @@ class Delta(support.EndToEnd):
         self.succeed("diff", self.path("made.zt"), after)
         self.succeed("convert", after, "--base", before, "-o", self.path("d65.zt"), "-q")
         self.fail_with(USAGE, "convert", self.path("d65.zt"), "-o", self.path("no.zt"), says="more than 64 deltas")
+        # What is wrong far below is named.
+        kept = self.path("d30.zt").read_bytes()
+        self.path("d30.zt").write_bytes(kept[:300] + bytes([kept[300] ^ 16]) + kept[301:])
+        self.fail_with(INVALID, "convert", before, "-o", self.path("no.zt"), says=("d30.zt", "tensor 'w'"))
+        self.path("d30.zt").write_bytes(kept)
         # A base that is far away, and given by its name.
         shutil.move(self.path("s0.safetensors"), self.path("far"))
         self.fail_with(USAGE, "convert", self.path("d2.zt"), "-o", self.path("no.zt"), says="'s0.safetensors'")
