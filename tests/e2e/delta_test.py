@@ -223,6 +223,14 @@ class Delta(support.EndToEnd):
         self.assertEqual(listed["w"], "ztstream.delta/1")
         listed = {o["name"]: o["format"] for o in self.json("inspect", "--json", self.path("d.zt"), "--base", old)["objects"]}
         self.assertEqual(listed["w"], "dense")
+        for folder in "ab":  # a file of the model is none of the tensors
+            self.safetensors(f"{folder}/model.safetensors", {"w": ("F32", [2], bytes(8))})
+            self.put(f"{folder}/config.json", b"{}")
+        self.succeed("convert", self.path("b"), "--base", self.path("a"), "-o", self.path("f.zt"), "-q")
+        said = self.succeed("inspect", self.path("f.zt")).decode()
+        self.assertRegex(said, r"\A\S+: zTensor 1\.2\.0, 1 tensor, 2 parameters, 0 B, 1 file of ")
+        self.assertRegex(said, r"\nfiles:\n  config\.json  ")
+        self.assertEqual(self.succeed("inspect", self.path("f.zt"), "--names"), b"w\n")
         self.succeed("verify", self.path("d.zt"), "--against", new)
         self.succeed("verify", self.path("d.zt"), "--base", old)
         self.expect(USAGE, "verify", self.path("d.zt"), "--base", new, says="it is not the base of any delta here")
