@@ -42,7 +42,8 @@ struct Place {
 struct PatchRange {
   Place* place = nullptr;
   ComponentRange old;
-  Octets fresh, block;
+  Buffer fresh;
+  Octets block;
 };
 using Batch = BatchOf<PatchRange>;
 
@@ -212,7 +213,7 @@ class Patch {
   }
 
   // What bytes of a component, which hold an old version, become.
-  Status Update(ComponentId fresh, std::uint64_t offset, Octets& bytes) {
+  Status Update(ComponentId fresh, std::uint64_t offset, std::span<std::byte> bytes) {
     return AtTensor(fresh_, fresh, UpdateFromDelta(fresh_, fresh, offset, bytes, false));
   }
   // The bytes that are changed at once.
@@ -234,21 +235,22 @@ class Patch {
       for (PatchRange& range : batch.ranges) ranges.push_back(&range.old);
       ZT_RETURN_IF_ERROR(ReadComponents(ranges, pool, batch.input));
       for (PatchRange& range : batch.ranges) {
-        range.fresh.assign(range.old.bytes.begin(), range.old.bytes.end());
-        ZT_RETURN_IF_ERROR(Update(range.place->fresh, range.old.offset, range.fresh));
+        range.fresh = pool.Take(range.old.bytes.size());
+        std::memcpy(range.fresh.bytes().data(), range.old.bytes.data(), range.old.bytes.size());
+        ZT_RETURN_IF_ERROR(Update(range.place->fresh, range.old.offset, range.fresh.bytes()));
       }
       return OkStatus();
     };
     const auto compare = [](Batch& batch) {
       for (PatchRange& range : batch.ranges)
         range.block = JournalBlock(range.place->file, range.place->extent.offset + range.old.offset,
-                                   range.old.bytes, range.fresh);
+                                   range.old.bytes, range.fresh.bytes());
       return OkStatus();
     };
     const auto add = [&](Batch& batch) -> Status {
       for (PatchRange& range : batch.ranges) {
         Place& place = *range.place;
-        if (place.digest != nullptr) place.digest->Update(range.fresh);
+        if (place.digest != nullptr) place.digest->Update(range.fresh.bytes());
         place.changed = place.changed || !range.block.empty();
         ZT_RETURN_IF_ERROR(Append(range.block));
       }

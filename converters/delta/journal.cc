@@ -166,7 +166,7 @@ class Replayer {
   }
 
   Status ForEachBlock(bool write) {
-    Octets block;
+    Octets block, range;
     for (std::uint64_t at = kMagic.size(); at < end_; at += block.size()) {
       std::array<std::byte, kBlockHead> head;
       ZT_RETURN_IF_ERROR(WithFile(journal_->ReadAt(at, head), path_));
@@ -177,7 +177,7 @@ class Replayer {
       block.resize(kBlockHead + runs);
       ZT_RETURN_IF_ERROR(WithFile(journal_->ReadAt(at, block), path_));
       ZT_RETURN_IF_ERROR(Use(file));
-      Octets range(length);
+      range.assign(length, std::byte{0});
       const std::uint64_t there = old_->size().value_or(0);
       if (there > offset)
         ZT_RETURN_IF_ERROR(

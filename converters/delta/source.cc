@@ -12,6 +12,7 @@ import zt.compress;
 import zt.core;
 import zt.digest;
 import zt.format;
+import zt.pipeline;
 import zt.reader;
 import zt.source;
 
@@ -406,7 +407,10 @@ class DeltaSource final : public WrappedSource {
                              ", nor those that the delta makes of them");
     if (dry) return OkStatus();
     if (!of_base) return ReadChunk(made, k, memory);
-    std::vector<std::byte> fresh(memory.begin(), memory.end()), frame(chunk.frame);
+    const Buffer room = pool_.Take(memory.size());
+    const std::span<std::byte> fresh = room.bytes();
+    std::memcpy(fresh.data(), memory.data(), fresh.size());
+    std::vector<std::byte> frame(chunk.frame);
     ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
     ZT_RETURN_IF_ERROR(ApplyDelta(made.part.element, chunk, frame, fresh));
     if (Xxh3(fresh) != chunk.result) return WrongResult(k);
@@ -431,6 +435,7 @@ class DeltaSource final : public WrappedSource {
     Key key;
     std::shared_ptr<const std::vector<std::byte>> bytes;
   };
+  mutable BufferPool pool_{std::uint64_t{64} << 20};
   zt::internal::Mutex mutex_;
   std::list<Held> recent_ __attribute__((guarded_by(mutex_)));  // the newest first
 };
