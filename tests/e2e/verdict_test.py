@@ -1,6 +1,7 @@
 """One input, one verdict: all commands and the C interface accept it, or refuse it in one line, and leave nothing: see agreement.py.
 
-The rows are the files of the data folder, forged ones (lib/forged*.py) and random ones. Below them is what is said of some.
+The rows are the files of the data folder, forged ones (lib/forged*.py) and random ones. Below them is what is said of some. Each
+row meets two of the conversions, in turn; ZT_CONVERSIONS=5 tries all of them.
 """
 import collections
 import itertools
@@ -31,7 +32,8 @@ class OneVerdict(support.EndToEnd):
     def agree(self, rows):
         """{label: verdict} of the rows."""
         verdicts, disputes = {}, []
-        for label, verdict, wrong in agreement.run_files(PROGRAM, agreement.LIBRARY, rows):
+        each = int(os.environ.get("ZT_CONVERSIONS", 2))
+        for label, verdict, wrong in agreement.run_files(PROGRAM, agreement.LIBRARY, rows, each=each):
             verdicts[label] = verdict
             disputes += [f"{label}: {rule}: {said}" for rule, said in wrong]
         if disputes:

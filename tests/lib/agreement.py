@@ -144,8 +144,9 @@ class Library:
 class Checker:
     """Gives inputs to everybody; check() returns what disagrees, as (rule, what was said)."""
 
-    def __init__(self, program, folder, library=LIBRARY):
+    def __init__(self, program, folder, library=LIBRARY, each=None):
         self.program, self.folder = str(program), pathlib.Path(folder)
+        self.each, self.turn = each or len(CONVERSIONS), 0
         self.out = self.folder / "out"  # empty before each command
         self.out.mkdir()
         self.library = Library(library) if library else None
@@ -206,9 +207,8 @@ class Checker:
         self.ask("stats", "inspect", "--stats", "-T1", *self.given)
         status, said, identity = self.run("id", "-T1", *self.given)
         self.answer("id", status, said, target="")
-        every = self.native and self.inspect == DONE  # others are opened, or refused, alike
-        for label, options in list(CONVERSIONS.items())[:None if every else 1]:
-            self.convert(label, options, identity, version)
+        for label in self.conversions():
+            self.convert(label, CONVERSIONS[label], identity, version)
         self.ask("extract", "extract", "-q", "-T1", "--no-sync", *self.given, "-o", "out/o.npz", target="npz")
         self.clear()
         if not self.plain:
@@ -227,6 +227,14 @@ class Checker:
         if self.bounded and used > MEMORY:
             self.disagree("one of these or of those before", f"takes {used} MiB", "")
         return self.kind, self.wrong
+
+    def conversions(self):
+        """The labels of those that are tried: what is not .zt, and what no command opens, is opened or refused alike by all."""
+        labels = list(CONVERSIONS)
+        if not self.native or self.inspect != DONE:
+            return labels[:1]
+        self.turn += self.each
+        return [labels[at % len(labels)] for at in range(self.turn, self.turn + self.each)]
 
     def has_identity(self, label):
         """Whether a conversion keeps the identity (2.0, 6.4): it is made of the digests that a file has, whatever their algorithm,
@@ -330,10 +338,11 @@ def put(folder, version, source):
     return folder / next(iter(files))
 
 
-def try_files(program, library, rows, keep):
+def try_files(program, library, rows, keep, each, at):
     """[(label, verdict, what disagrees)] of the rows, of which the last two members may lack."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="agreement-"))
-    checker, found = Checker(program, folder, library), []
+    checker, found = Checker(program, folder, library, each), []
+    checker.turn = at
     for label, version, source, *wanted in rows:
         path = put(folder / "in", version, source)
         try:
@@ -348,13 +357,13 @@ def try_files(program, library, rows, keep):
     return found
 
 
-def run_files(program, library, files, keep=None, jobs=None):
-    """As try_files, by several processes."""
-    jobs = jobs or len(os.sched_getaffinity(0))
+def run_files(program, library, files, keep=None, each=None):
+    """As try_files, by several processes. Of the conversions each file meets `each`, in turn, or all."""
+    jobs = len(os.sched_getaffinity(0))
     forked = multiprocessing.get_context("fork")  # all at once, before the pool has a thread; what is imported is there
     step = max(1, min(50, len(files) // jobs // 4 + 1))
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=forked) as pool:
-        parts = [pool.submit(try_files, program, library, files[at:at + step], keep) for at in range(0, len(files), step)]
+        parts = [pool.submit(try_files, program, library, files[at:at + step], keep, each, at) for at in range(0, len(files), step)]
         for part in parts:
             yield from part.result()
 
