@@ -10,6 +10,7 @@ Each case names the commands that met it once; ZT_COST=all tries every command t
 eight (half an hour). ZT_COST_TABLE=1 prints all that is measured; ZT_COST_ONLY=NAME tries the cases whose name holds NAME.
 """
 import concurrent.futures
+import functools
 import io
 import json
 import os
@@ -739,8 +740,10 @@ def least(measured):
 
 
 def excess(small, large, sizes, multiples, threads):
-    """What grew by too much from n to 2n, or is more than promised."""
+    """What grew by too much from n to 2n, or is more than promised. Without the smaller: what is above the floors."""
     found = []
+    if small is None:  # what is below all floors has not grown by too much, whatever it was before
+        small = large._replace(seconds=0, memory=0, output=0)
     if large.seconds > MOST * max(small.seconds, TIME_FLOOR / MOST):
         found.append(f"{small.seconds:.2f} s became {large.seconds:.2f}")
     if large.memory > MOST * max(small.memory, MEMORY_FLOOR / MOST):
@@ -767,17 +770,23 @@ def bytes_of(path):
     return sum(each.stat().st_size for each in (path.rglob("*") if path.is_dir() else [path]) if each.is_file())
 
 
-def try_command(label, command, threads, folders, words, sizes, multiples, status):
+class Input(typing.NamedTuple):
+    folder: pathlib.Path
+    words: dict
+    size: int
+
+
+def try_command(label, command, threads, input_of, multiples, status):
     """What is wrong with a command in a case, a list of texts."""
     tries = [], []
     for _ in range(4):
-        tries[1].append(measure(command, threads, folders[1], words[1]))
+        tries[1].append(measure(command, threads, *input_of(2)[:2]))
         large = least(tries[1])
-        # What is below all floors has not grown by too much, whatever it was before.
-        nothing = large._replace(seconds=0, memory=0, output=0)
-        if large.status == status and "ZT_COST_TABLE" not in os.environ and not excess(nothing, large, sizes, multiples, threads):
+        sizes = [0, input_of(2).size]
+        if large.status == status and "ZT_COST_TABLE" not in os.environ and not excess(None, large, sizes, multiples, threads):
             return []
-        tries[0].append(measure(command, threads, folders[0], words[0]))
+        sizes[0] = input_of(1).size
+        tries[0].append(measure(command, threads, *input_of(1)[:2]))
         # How much of what several threads hold falls together is chance: the most of the smaller is what may double.
         small = least(tries[0])._replace(memory=max(each.memory for each in tries[0]))
         found = excess(small, large, sizes, multiples, threads)
@@ -796,20 +805,23 @@ def try_command(label, command, threads, folders, words, sizes, multiples, statu
 def try_case(make, count, commands):
     """What is wrong in a case, a list of texts."""
     home = pathlib.Path(tempfile.mkdtemp(prefix="ztstream-cost-", dir=HOME))
-    wrong = []
-    try:
-        folders = [home / "n", home / "2n"]
-        for folder, n in zip(folders, (count, 2 * count)):
-            folder.mkdir()
-            name = make(folder, n)
-        kind = format_of(folders[0] / name)
-        sizes = [bytes_of(folder / name) for folder in folders]
-        words = [{"{}": name}, {"{}": name}]
-        thorough = os.environ.get("ZT_COST") == "all"
+    thorough, wrong = os.environ.get("ZT_COST") == "all", []
+
+    @functools.cache
+    def input_of(times):
+        """The input of n or of 2n things: the smaller is made where it is asked for."""
+        folder = home / f"{times}n"
+        folder.mkdir()
+        name = make(folder, times * count)
+        words = {"{}": name}
         if thorough:
-            for each, folder in zip(words, folders):
-                listed = subprocess.run([PROGRAM, "inspect", "--json", name], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
-                each["{tensor}"] = json.loads(listed)["objects"][-1]["name"]
+            listed = subprocess.run([PROGRAM, "inspect", "--json", name], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
+            words["{tensor}"] = json.loads(listed)["objects"][-1]["name"]
+        return Input(folder, words, bytes_of(folder / name))
+
+    try:
+        kind = format_of(input_of(2).folder / input_of(2).words["{}"])
+        if thorough:
             commands = [*commands, *(each for each in MORE["zt" if kind == "zt" else None] if each not in commands)]
         for command in commands:
             if make in MULTIPLIED and command in (FOLDER, STATS, SHOW):
@@ -817,7 +829,7 @@ def try_case(make, count, commands):
             for threads in (1, 8) if thorough or command in (CONVERT, VERIFY) else (1,):
                 label = f"{make.__name__}, {' '.join(command)} -T {threads}"
                 status = next((each for each, refused in REFUSED.get(make, {}).items() if command in refused), 0)
-                wrong += try_command(label, command, threads, folders, words, sizes, promised()[kind], status)
+                wrong += try_command(label, command, threads, input_of, promised()[kind], status)
     finally:
         shutil.rmtree(home)
     return wrong
