@@ -16,6 +16,10 @@ constexpr std::uint64_t kBuffer = std::uint64_t{1} << 20;
 // Boxes whose lines are in the buffer together, and lines that each of them places in turn.
 constexpr std::size_t kMostLoaded = 1024;
 constexpr std::uint64_t kLinesInTurn = 16;
+// Boxes that place short lines together: neighbours share lines of memory.
+constexpr std::size_t kTogether = 8;
+// Boxes whose declarations are loaded ahead of their turn.
+constexpr std::ptrdiff_t kAhead = 8;
 // Bytes that a Read should take of each of the boxes that lie beside one another, and of all.
 constexpr std::uint64_t kOfEach = std::uint64_t{64} << 10;
 constexpr std::uint64_t kOfAll = std::uint64_t{4} << 20;
@@ -63,6 +67,7 @@ class BoxCopy {
     const std::uint64_t size = count_ * line_ - skip_ - cut_;
     next_ += count_;
     in_ = buffer.data();
+    placed_ = row_left_ = 0;
     ZT_RETURN_IF_ERROR(
         ReadBox(first_ * line_ + skip_,
                 count_ == 1 ? out_.subspan(low + skip_ - begin_, size) : buffer.first(size)));
@@ -72,23 +77,80 @@ class BoxCopy {
   // The number of lines to place.
   inline std::uint64_t count() const { return count_; }
 
-  // Copies loaded lines [i, end) to their places.
-  void Place(std::uint64_t i, std::uint64_t end) const {
-    const std::uint64_t row = rank_ == 0 ? 1 : box_->sizes()[rank_ - 1];  // at equal distances
-    for (end = std::min(end, count_); i < end;) {
-      std::byte* const to = out_.data() + (LineStart(first_ + i) - begin_);
-      const bool first_cut = i == 0 && skip_ > 0, last_cut = i + 1 == count_ && cut_ > 0;
+  // Copies the next `some` loaded lines to their places.
+  void Place(std::uint64_t some) {
+    for (const std::uint64_t end = std::min(placed_ + some, count_); placed_ < end;) {
+      if (row_left_ == 0) FindRow();
+      const bool first_cut = placed_ == 0 && skip_ > 0;
+      const bool last_cut = placed_ + 1 == count_ && cut_ > 0;
       const std::uint64_t from = first_cut ? skip_ : 0, size = line_ - from - (last_cut ? cut_ : 0);
       // The lines before the end of the row, and before one that is cut.
-      const std::uint64_t whole = std::min(end, count_ - (cut_ > 0 ? 1 : 0)) - i;
-      const std::uint64_t some =
-          first_cut || last_cut ? 1 : std::min(whole, row - (first_ + i) % row);
-      CopyLines(in_ + (i == 0 ? 0 : i * line_ - skip_), to + from, size, some);
-      i += some;
+      const std::uint64_t whole = std::min(end, count_ - (cut_ > 0 ? 1 : 0)) - placed_;
+      const std::uint64_t lines = first_cut || last_cut ? 1 : std::min(whole, row_left_);
+      CopyLines(in_ + (placed_ == 0 ? 0 : placed_ * line_ - skip_), out_.data() + (place_ + from),
+                size, lines);
+      Advance(lines);
+    }
+  }
+
+  // The same for a turn of several boxes. False, and nothing is copied, if their lines are not short
+  // and alike.
+  static bool PlaceTogether(std::span<BoxCopy, kTogether> boxes) {
+    const std::uint64_t size = boxes[0].line_;
+    for (BoxCopy& box : boxes) {
+      if (box.line_ != size || box.pitch_ != boxes[0].pitch_ || !box.HasWholeTurn()) return false;
+    }
+    switch (size) {
+      case 2:
+        return CopyTogether<2>(boxes);
+      case 4:
+        return CopyTogether<4>(boxes);
+      case 8:
+        return CopyTogether<8>(boxes);
+      case 16:
+        return CopyTogether<16>(boxes);
+      case 32:
+        return CopyTogether<32>(boxes);
+      default:
+        return false;
     }
   }
 
  private:
+  void FindRow() {
+    const std::uint64_t row = rank_ == 0 ? 1 : box_->sizes()[rank_ - 1];
+    row_left_ = row - (first_ + placed_) % row;
+    place_ = LineStart(first_ + placed_) - begin_;
+  }
+  void Advance(std::uint64_t lines) {
+    placed_ += lines;
+    row_left_ -= lines;
+    place_ += lines * pitch_;
+  }
+  // True if the next turn's lines are whole, and at equal distances.
+  bool HasWholeTurn() {
+    if (placed_ + kLinesInTurn > count_ - (cut_ > 0 ? 1 : 0) || (placed_ == 0 && skip_ > 0))
+      return false;
+    if (row_left_ == 0) FindRow();
+    return row_left_ >= kLinesInTurn;
+  }
+  template <std::size_t kSize>
+  static bool CopyTogether(std::span<BoxCopy, kTogether> boxes) {
+    std::array<const std::byte*, kTogether> in;
+    std::array<std::byte*, kTogether> out;
+    for (std::size_t b = 0; b < kTogether; ++b) {
+      BoxCopy& box = boxes[b];
+      in[b] = box.in_ + (box.placed_ * kSize - box.skip_);
+      out[b] = box.out_.data() + box.place_;
+      box.Advance(kLinesInTurn);
+    }
+    const std::uint64_t pitch = boxes[0].pitch_;
+    for (std::uint64_t i = 0; i < kLinesInTurn; ++i) {
+      for (std::size_t b = 0; b < kTogether; ++b)
+        std::memcpy(out[b] + i * pitch, in[b] + i * kSize, kSize);
+    }
+    return true;
+  }
   void CopyLines(const std::byte* in, std::byte* out, std::uint64_t size,
                  std::uint64_t count) const {
     switch (size) {
@@ -157,15 +219,25 @@ class BoxCopy {
   // The loaded lines, the first without its `skip_` bytes, the last without its `cut_`.
   std::uint64_t first_ = 0, count_ = 0, skip_ = 0, cut_ = 0;
   const std::byte* in_ = nullptr;
+  // Of them the next to place, the lines left of its row, and where it begins in the output: before
+  // it, modulo 2^64, if the output begins within the line.
+  std::uint64_t placed_ = 0, row_left_ = 0, place_ = 0;
 };
 
 // Places what boxes beside one another have loaded: some lines of each in turn, so that the lines
 // of memory they share are written once.
-void Place(std::span<const BoxCopy> loaded) {
+void Place(std::span<BoxCopy> loaded) {
   std::uint64_t most = 0;
   for (const BoxCopy& box : loaded) most = std::max(most, box.count());
   for (std::uint64_t i = 0; i < most; i += kLinesInTurn) {
-    for (const BoxCopy& box : loaded) box.Place(i, i + kLinesInTurn);
+    for (std::span<BoxCopy> rest = loaded; !rest.empty();) {
+      if (rest.size() >= kTogether && BoxCopy::PlaceTogether(rest.first<kTogether>())) {
+        rest = rest.subspan(kTogether);
+      } else {
+        rest.front().Place(kLinesInTurn);
+        rest = rest.subspan(1);
+      }
+    }
   }
 }
 
@@ -229,6 +301,10 @@ Status BoxSource::Read(ComponentId id, std::uint64_t offset, std::span<std::byte
   });
   for (auto box = past; box != boxes.begin();) {
     --box;
+    if (box - boxes.begin() >= kAhead) {
+      const Box& ahead = *(box - kAhead);
+      __builtin_prefetch(&ahead.source->objects()[ahead.object].shape);
+    }
     const std::uint64_t end =
         box->offsets.empty() ? size : (box->offsets[0] + box->sizes()[0]) * row;
     if (end <= offset) {

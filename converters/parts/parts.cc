@@ -308,9 +308,11 @@ Value ToValue(const Part& part) {
 StatusOr<std::optional<Part>> FindPart(const Object& object) {
   const Value* const value = FindMember(object.attributes, kPart);
   if (value == nullptr) return std::optional<Part>();
-  const Status wrong = InvalidData("its attribute " + Quote(kPart) + " says no place in a tensor");
+  const auto wrong = [] {
+    return InvalidData("its attribute " + Quote(kPart) + " says no place in a tensor");
+  };
   const Value::Map* const map = value->AsMap();
-  if (map == nullptr) return wrong;
+  if (map == nullptr) return wrong();
   Part part;
   bool placed = false;
   for (const auto& [key, member] : *map) {
@@ -323,12 +325,12 @@ StatusOr<std::optional<Part>> FindPart(const Object& object) {
     } else if (key == kCopies && member.AsUint() != nullptr) {
       part.copies = *member.AsUint();
     } else {
-      return wrong;
+      return wrong();
     }
   }
   if (!placed || part.offsets.size() != object.shape.size() ||
       (part.shape && part.shape->size() != object.shape.size())) {
-    return wrong;
+    return wrong();
   }
   return std::optional(std::move(part));
 }

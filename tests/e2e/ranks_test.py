@@ -172,6 +172,26 @@ class Ranks(EndToEnd):
                 self.same(self.values(source, "--threads", choose.choice("128"), "--memory", choose.choice(("1MiB", "64MiB")),
                                       *choose.choice(((), ("--zstd", "--chunk", "64KiB"), ("--zstd=planes",)))), {"w": array})
 
+    def test_many_narrow_columns(self):
+        """Lines of 2 to 48 bytes, of more ranks than are placed together; some planes have fewer lines than a turn.
+        The first rank has one column, so that reads begin in the midst of lines."""
+        count, kinds = 22, ("i2", "f4", "f8")
+        leads = {"rows": (1001,), "planes": (3, 100), "low": (40, 9), "large": (2, 60000)}
+        shapes = [(kind, width, lead) for kind in kinds for width in (1, 2, 4, 6) for lead in leads
+                  if lead != "large" or (kind, width) == ("i2", 2)]
+        tensors = {f"{lead} of {width} {kind}": (self.whole(*leads[lead], (count - 1) * width + 1, kind=kind), width)
+                   for kind, width, lead in shapes}
+        files = {}
+        for rank in range(count):
+            parts = {}
+            for name, (array, width) in tensors.items():
+                begin, end = max(0, (rank - 1) * width + 1), rank * width + 1
+                parts[name] = (0,) * (array.ndim - 1) + (begin,), array[..., begin:end].copy()
+            files[NAME.format(rank + 1)] = ranks.safetensors(parts)
+        source = self.written("narrow", files)
+        for options in ((), ("--threads", "1", "--memory", "1MiB"), ("--zstd", "--chunk", "4KiB")):
+            self.same(self.values(source, *options), {name: array for name, (array, _) in tensors.items()})
+
     # ---- what is not whole ----
 
     def rows(self, *parts, name="w", kind="float32"):
