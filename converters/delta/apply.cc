@@ -39,6 +39,12 @@ struct Place {
   bool changed = false;
 };
 
+// A component that cannot be changed where it lies, and why.
+struct Fixed {
+  ComponentId old, fresh;
+  Status why;
+};
+
 struct PatchRange {
   Place* place = nullptr;
   ComponentRange old;
@@ -56,6 +62,7 @@ class Patch {
     ZT_RETURN_IF_ERROR(Match());
     if (old_.format() == "zt") ZT_RETURN_IF_ERROR(ReadManifest());
     ZT_RETURN_IF_ERROR(CheckShared());
+    ZT_RETURN_IF_ERROR(CheckFixed());
     const fs::path path(path_);
     const fs::path like = folder_ && !files_.empty() ? path / files_[0].name : path;
     ZT_ASSIGN_OR_RETURN(journal_, Journal::Create(JournalOf(path_), like.string()));
@@ -121,7 +128,6 @@ class Patch {
       const Object& object = old_.objects()[i];
       const auto found = by_name.find(object.name);
       if (IsFile(object) && old_.format() != "zt") {
-        ZT_RETURN_IF_ERROR(CheckPlace(old_.file({i, 0})));
         if (found == by_name.end()) {
           result_.warnings.push_back("file " + Quote(FileEntryOf(object, 0).path) +
                                      " is not in the delta, and stays as it is");
@@ -167,17 +173,42 @@ class Patch {
       if (!alike || mine.bytes == 0) continue;
       auto extent = old_.extent({i, c});
       const auto form = old_.stored({i, c});
-      if (form && form->encoding != Encoding::kRaw)
-        return NotInPlace("it is stored as " + std::string(Name(form->encoding)) +
-                          ", and only raw bytes are changed where they lie");
+      if (form && form->encoding != Encoding::kRaw) {
+        fixed_.push_back({{i, c},
+                          {j, d},
+                          NotInPlace("it is stored as " + std::string(Name(form->encoding)) +
+                                     ", and only raw bytes are changed where they lie")});
+        continue;
+      }
       if (form && form->mappable) extent = {form->file, form->offset, form->length};
-      if (!extent || extent->length != mine.bytes || !extent->bytes->descriptor())
-        return NotInPlace("its bytes do not lie in a file as they are");
+      if (!extent || extent->length != mine.bytes || !extent->bytes->descriptor()) {
+        fixed_.push_back(
+            {{i, c}, {j, d}, NotInPlace("its bytes do not lie in a file as they are")});
+        continue;
+      }
       const std::string& name = extent->bytes->name();
       ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(name));
       places_.push_back({{i, c}, {j, d}, *extent, file});
     }
     return alike ? OkStatus() : NotInPlace("the delta changes its type or shape");
+  }
+
+  // What cannot be changed where it lies must stay as it is.
+  Status CheckFixed() {
+    Octets was, is;
+    for (const Fixed& fixed : fixed_) {
+      const Object& object = old_.objects()[fixed.old.object];
+      const std::uint64_t bytes = object.components[fixed.old.component].bytes;
+      const std::uint64_t step = StepOf(fixed.fresh);
+      for (std::uint64_t at = 0; at < bytes; at += step) {
+        was.resize(std::min(step, bytes - at));
+        ZT_RETURN_IF_ERROR(AtTensor(old_, fixed.old, old_.Read(fixed.old, at, was)));
+        is = was;
+        ZT_RETURN_IF_ERROR(Update(fixed.fresh, at, is));
+        if (was != is) return WithTensor(fixed.why, object.name);
+      }
+    }
+    return OkStatus();
   }
 
   // What two names share must stay equal.
@@ -387,6 +418,7 @@ class Patch {
   TensorSource& old_;
   TensorSource& fresh_;
   std::vector<Place> places_;
+  std::vector<Fixed> fixed_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> files_of_model_;  // fresh, old
   std::vector<PatchedFile> files_;
   std::map<std::string, std::uint32_t> numbers_;

@@ -196,6 +196,36 @@ class Apply(support.EndToEnd):
         old.write_bytes(data)
         self.refused(delta, old, "it has neither the bytes of the base", USAGE)
 
+    def test_what_cannot_be_changed_there_may_stay(self):
+        """A file in a folder below, and what a .zt file holds compressed: refused only if the delta changes them."""
+        model, fresh = self.versions()
+        folders = [self.in_form(name, "folder", each) for name, each in (("old", model), ("new", fresh))]
+        for folder in folders:
+            self.put(folder / "sub/x.json", b'{"a": 1}')
+        delta = self.delta(folders[1], folders[0])
+        shutil.copytree(folders[0], self.path("changed"))
+        self.succeed("apply", delta, folders[0], "-q")
+        self.same_folders(folders[0], folders[1])
+        self.put(folders[1] / "sub/x.json", b'{"a": 2}')
+        self.refused(self.delta(folders[1], self.path("changed")), self.path("changed"), ("sub/x.json", "it lies elsewhere than"))
+        # Of .zt files: the index of a folder, and what compresses; noise stays raw.
+        noise = numpy.random.default_rng(3).integers(0, 256, 1 << 16, "u1")
+        models = {"a": (noise, 0, b"x"), "b": (noise ^ 1, 0, b"x"), "c": (noise, 0, b"y"), "e": (noise, 1, b"x")}
+        for name, (raw, value, letter) in models.items():
+            self.path(name).mkdir()
+            self.in_form(f"{name}/m", "folder", dict(model, raw=("U8", [raw.size], raw), even=(
+                "U8", [1 << 16], numpy.full(1 << 16, value, "u1"))))
+            self.put(f"{name}/m/some.json", letter * 100_000)
+            self.succeed("convert", self.path(f"{name}/m"), "-o", self.path(f"{name}.zt"), "--zstd", "-q")
+        stored = {(each["name"], each["components"][0]["encoding"])
+                  for each in self.json("inspect", "--json", self.path("a.zt"))["objects"]}
+        self.assertLessEqual({("raw", "raw"), ("even", "zstd")}, stored)
+        for name, says in (("c", "some.json"), ("e", "tensor 'even'")):
+            self.refused(self.delta(self.path(f"{name}.zt"), self.path("a.zt")), self.path("a.zt"), (says, "it is stored as zstd"))
+        delta = self.delta(self.path("b.zt"), self.path("a.zt"))
+        self.succeed("apply", delta, self.path("a.zt"), "-q")
+        self.same(self.path("a.zt"), self.path("b.zt"))
+
     def test_tied_tensors(self):
         """Names that share bytes may change together, and not apart."""
         model = {"a": ("U8", [5000], numpy.arange(5000, dtype="u2").astype("u1"))}
