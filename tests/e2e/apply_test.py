@@ -262,6 +262,24 @@ class Apply(support.EndToEnd):
         self.fail_with(INVALID, "apply", delta, old, says="digest")
         self.assertEqual(contents(old), kept)
 
+    def test_mutated_deltas(self):
+        """Of a delta that was changed, nothing is written but the new version."""
+        old, new = (self.in_form(name, "folder", model) for name, model in zip(("old", "a longer name"), self.versions()))
+        delta, kept, wanted = self.delta(new, old, "--spec", "2.0"), contents(old), contents(new)
+        data, generator, refused = delta.read_bytes(), random.Random(SEED + 9), 0
+        places = [at for at, byte in enumerate(data) if byte]  # the others lie between blobs, most of them
+        for i in range(COUNT):
+            at = generator.choice(places)
+            changed = bytes([data[at] ^ 1 << generator.randrange(8)])
+            delta.write_bytes(data[:at] + (b"" if i % 4 == 3 else changed + data[at + 1:]))
+            run = self.run_program("apply", delta, old, "-q")
+            refused += run.returncode != 0
+            self.assertIn(run.returncode, (0, USAGE, INVALID, UNSUPPORTED), run.stderr)
+            self.assertEqual(contents(old), kept if run.returncode else wanted, (i, at, run.stderr))
+            for name, content in kept.items():
+                (old / name).write_bytes(content)
+        self.assertGreater(refused, COUNT // 2)
+
     def test_attributes(self):
         model, fresh = self.versions()
         old, new = self.put("o.safetensors", encode(model)), self.path("n.safetensors")
