@@ -30,9 +30,8 @@ namespace fs = std::filesystem;
 using zt::internal::LoadLittle;
 using zt::internal::StoreLittle;
 constexpr std::string_view kMagic = "ztapply2";
+// Runs with fewer equal bytes between them than a head has are one.
 constexpr std::size_t kBlockHead = 32, kRunHead = 4, kEnd = 16;
-// Runs with fewer equal bytes between them are one.
-constexpr std::size_t kJoin = kRunHead;
 
 void Put(Octets& out, std::uint64_t number, std::size_t width) {
   out.resize(out.size() + width);
@@ -243,7 +242,7 @@ Octets JournalBlock(std::uint32_t file, std::uint64_t offset, std::span<const st
     while (begin < fresh.size() && !differs(begin)) ++begin;
     if (begin == fresh.size()) break;
     end = begin + 1;
-    for (std::size_t i = end; i < fresh.size() && i - end <= kJoin; ++i) {
+    for (std::size_t i = end; i < fresh.size() && i - end <= kRunHead; ++i) {
       if (differs(i)) end = i + 1;
     }
     for (std::size_t skipped = begin - done; begin < end || skipped > 0;) {

@@ -84,34 +84,33 @@ struct ObjectFlow {
   std::vector<std::optional<ComponentId>> shared;
 };
 
-// The content digest of objects with these digests of their components.
-class IdOf {
- public:
-  Status Add(const Object& object, std::vector<std::string> digests) {
+// The content digest of `count` objects. Empty if a digest is, or if 2.0, whose it is, cannot say an object.
+template <class ObjectAt, class DigestAt>
+StatusOr<std::string> IdOf(std::size_t count, const ObjectAt& object_at,
+                           const DigestAt& digest_at) {
+  ManifestEncoder encoder(SpecVersion::k2_0);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Object& object = object_at(i);
     StoredObject stored;
     stored.name = object.name;
     stored.format = object.format;
     stored.shape = object.shape;
     stored.attributes = object.attributes;
-    for (std::size_t c = 0; c < object.components.size(); ++c) {
+    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
       const Component& component = object.components[c];
       StoredComponent& each = stored.components.emplace_back();
       each.role = component.role;
       each.element = component.element;
       each.offset = Traits(SpecVersion::k2_0).placement;
       each.length = each.decoded_bytes = component.bytes;
-      each.digest = std::move(digests[c]);
+      each.digest = digest_at(ComponentId{i, c});
+      if (each.digest.empty()) return std::string();
     }
-    return encoder_.Add(stored);
+    if (!encoder.Add(stored).ok()) return std::string();
   }
-  StatusOr<std::string> Finish() const {
-    ZT_ASSIGN_OR_RETURN(const EncodedManifest manifest, encoder_.Finish({}));
-    return ContentDigest(manifest.Joined(), DigestKind::kSha256);
-  }
-
- private:
-  ManifestEncoder encoder_{SpecVersion::k2_0};
-};
+  ZT_ASSIGN_OR_RETURN(const EncodedManifest manifest, encoder.Finish({}));
+  return ContentDigest(manifest.Joined(), DigestKind::kSha256);
+}
 
 class Maker final : public DeltaMaker {
  public:
@@ -122,9 +121,7 @@ class Maker final : public DeltaMaker {
         base_(std::move(base)),
         base_path_(base_path),
         kind_(kind),
-        base_id_(KnownId(*base_)),
-        encode_(std::make_shared<EncodeStage>(*this)),
-        hash_(std::make_shared<HashStage>(*this)) {
+        base_id_(KnownId(*base_)) {
     for (std::uint32_t i = 0; i < base_->objects().size(); ++i)
       base_objects_.emplace(base_->objects()[i].name, i);
   }
@@ -168,8 +165,10 @@ class Maker final : public DeltaMaker {
       AddObject(plan, choices, choices[i].base, planned, object, wanted);
     }
     base_->WillRead(wanted);
-    options.stages.push_back(encode_);
-    options.stages.push_back(hash_);
+    options.stages.push_back(std::make_shared<Step>(
+        StageOrder::kParallel, [this](Chunk& chunk) { return Encode(chunk); }));
+    options.stages.push_back(
+        std::make_shared<Step>(StageOrder::kInChain, [this](Chunk& chunk) { return Hash(chunk); }));
     return changed;
   }
 
@@ -183,24 +182,17 @@ class Maker final : public DeltaMaker {
   }
 
  private:
-  // Reads the chunk of the base, and encodes what differs.
-  class EncodeStage final : public Stage {
+  // A step of the writer.
+  class Step final : public Stage {
    public:
-    explicit EncodeStage(Maker& maker) : maker_(maker) {}
-    Status Process(Chunk& chunk) override { return maker_.Encode(chunk); }
+    Step(StageOrder order, std::function<Status(Chunk&)> run)
+        : order_(order), run_(std::move(run)) {}
+    StageOrder order() const override { return order_; }
+    Status Process(Chunk& chunk) override { return run_(chunk); }
 
    private:
-    Maker& maker_;
-  };
-  // Hashes both sides in order, and puts the frame in place of the chunk.
-  class HashStage final : public Stage {
-   public:
-    explicit HashStage(Maker& maker) : maker_(maker) {}
-    StageOrder order() const override { return StageOrder::kInChain; }
-    Status Process(Chunk& chunk) override { return maker_.Hash(chunk); }
-
-   private:
-    Maker& maker_;
+    const StageOrder order_;
+    const std::function<Status(Chunk&)> run_;
   };
 
   Value Attribute(const std::string& id, const std::string& base_id) const {
@@ -364,6 +356,7 @@ class Maker final : public DeltaMaker {
   using FlowOf = std::pair<ObjectFlow*, Flow*>;
   FlowOf Find(const Chunk& chunk) const { return flows_.at({chunk.object, chunk.component}); }
 
+  // Reads the chunk of the base, and encodes what differs.
   Status Encode(Chunk& chunk) {
     Flow& flow = *Find(chunk).second;
     const std::span<const std::byte> fresh = chunk.bytes();
@@ -388,6 +381,7 @@ class Maker final : public DeltaMaker {
     return OkStatus();
   }
 
+  // Hashes both sides in order, and puts the frame in place of the chunk.
   Status Hash(Chunk& chunk) {
     const auto [object, found] = Find(chunk);
     Flow& flow = *found;
@@ -440,39 +434,27 @@ class Maker final : public DeltaMaker {
   }
 
   StatusOr<std::string> ResultId() const {
-    IdOf id;
-    for (const ObjectFlow& object : objects_) {
-      std::vector<std::string> digests;
-      for (std::size_t c = 0; c < object.components.size(); ++c) {
-        const auto& shared = object.shared[c];
-        const Flow& flow = *(shared ? objects_[shared->object].components[shared->component]
-                                    : object.components[c]);
-        digests.push_back(flow.id_digest);
-      }
-      if (!id.Add(object.result, std::move(digests)).ok()) return std::string();
-    }
-    return id.Finish();
+    const auto digest_at = [&](ComponentId id) {
+      const auto& shared = objects_[id.object].shared[id.component];
+      const ComponentId own = shared.value_or(id);
+      return objects_[own.object].components[own.component]->id_digest;
+    };
+    return IdOf(
+        objects_.size(), [&](std::size_t i) -> const Object& { return objects_[i].result; },
+        digest_at);
   }
 
-  // Empty if some of the base was not read, or if 2.0, whose digest it is, cannot say an object.
-  StatusOr<std::string> BaseId() {
-    IdOf id;
-    for (std::uint32_t i = 0; i < base_->objects().size(); ++i) {
-      const Object& object = base_->objects()[i];
-      std::vector<std::string> digests;
-      for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-        const auto known = base_digests_.find({i, c});
-        if (known != base_digests_.end()) {
-          digests.push_back(known->second);
-        } else if (object.components[c].bytes == 0) {
-          digests.push_back(MakeHasher(kIdKind)->Finish());
-        } else {
-          return std::string();
-        }
-      }
-      if (!id.Add(object, std::move(digests)).ok()) return std::string();
-    }
-    return id.Finish();
+  // Empty if some of the base was not read.
+  StatusOr<std::string> BaseId() const {
+    const std::vector<Object>& objects = base_->objects();
+    const auto digest_at = [&](ComponentId id) {
+      const auto known = base_digests_.find(id);
+      if (known != base_digests_.end()) return known->second;
+      const bool empty = objects[id.object].components[id.component].bytes == 0;
+      return empty ? MakeHasher(kIdKind)->Finish() : std::string();
+    };
+    return IdOf(
+        objects.size(), [&](std::size_t i) -> const Object& { return objects[i]; }, digest_at);
   }
 
   const TensorSource& inner_;
@@ -481,7 +463,6 @@ class Maker final : public DeltaMaker {
   const std::string base_path_;
   const DigestKind kind_;
   const std::string base_id_;
-  const std::shared_ptr<Stage> encode_, hash_;
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> base_objects_;
   std::deque<ObjectFlow> objects_;
   std::map<std::pair<const Object*, std::uint32_t>, FlowOf> flows_;

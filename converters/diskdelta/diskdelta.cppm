@@ -75,9 +75,7 @@ class Checksum {
  public:
   explicit Checksum(bool xxh3);
   ~Checksum();
-  Checksum(Checksum&& other) noexcept
-      : adler_(other.adler_), state_(std::exchange(other.state_, nullptr)) {}
-  Checksum& operator=(Checksum&&) = delete;
+  Checksum(const Checksum&) = delete;
   void Update(std::span<const std::byte> bytes);
   // Lower-case hexadecimal.
   std::string Text() const;
