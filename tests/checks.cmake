@@ -46,9 +46,9 @@ function(zt_ci_check stage)
 endfunction()
 
 if(NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize")
-  # Every exported name is documented where it is declared, or this fails.
-  add_test(NAME reference CONFIGURATIONS Ci COMMAND ${PROJECT_SOURCE_DIR}/scripts/docs.sh)
-  set_tests_properties(reference PROPERTIES LABELS ci TIMEOUT 300)
+  # Every exported name is documented where it is declared, or this fails. Skipped without doxygen.
+  add_test(NAME reference COMMAND ${PROJECT_SOURCE_DIR}/scripts/docs.sh)
+  set_tests_properties(reference PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
   # Other hosts: built here, tried under qemu-user, compared with what this one writes. Skipped, and said, without qemu-user.
   if(TARGET ztstream)
     foreach(arch IN ITEMS arm64 s390x)

@@ -101,6 +101,7 @@ struct Dequantized {
   std::vector<std::string> names;  // of the tensors that were quantized
 };
 
+// How numbers are made, for OpenDequantized.
 struct DequantizeOptions {
   // The type of the numbers: f32, to which they are computed, or f16 or bf16, to which they are then
   // rounded.

@@ -18,6 +18,7 @@ struct FormatInput {
   const SourceOptions& options;
 };
 
+// What opening an input gives.
 using OpenedSource = StatusOr<std::unique_ptr<TensorSource>>;
 
 // A format. To add one, add its row in formats.cc.
@@ -41,8 +42,10 @@ struct Format {
                                const std::vector<std::uint32_t>& selected);
 };
 
+// The table.
 std::span<const Format> Formats();
 
+// Opens an HDF5 file: OpenHdf5 of zt.convert.hdf5.
 using Hdf5Opener = OpenedSource (*)(std::shared_ptr<ByteSource>, const InputOptions&);
 // Lets HDF5 be read: `SetHdf5(OpenHdf5)`. libhdf5 runs in a process of its own, which only the
 // owner of this process may decide to start; before the call such files are refused. Call it before

@@ -9,6 +9,7 @@ export namespace zt {
 
 // The contents of an index.json.
 struct ShardIndex {
+  // A shard.
   struct File {
     std::uint64_t bytes = 0;
     std::string digest;  // of the whole file, in the text form of zt.digest
