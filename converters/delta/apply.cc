@@ -34,8 +34,12 @@ struct Place {
   ComponentId old, fresh;
   Extent extent;
   std::uint32_t file = 0;
-  // Of what a .zt file says of it; null if it says none.
-  std::unique_ptr<Hasher> digest = nullptr;
+  ComponentId base = old;  // of which `fresh` is made: another, if the delta ties it to that
+  // Shares its bytes in the checkpoint, and must in the delta.
+  const Place* twin = nullptr;
+  // Of what a .zt file says of it, or of what twins become; null if neither asks.
+  std::unique_ptr<Hasher> hasher = nullptr;
+  std::string digest = {};
   bool changed = false;
 };
 
@@ -211,27 +215,27 @@ class Patch {
     return OkStatus();
   }
 
-  // What two names share must stay equal.
+  // Finds what names share, on either side.
   Status CheckShared() {
+    std::map<Identity, const Place*> made;  // the first of those that the delta ties
     std::map<std::pair<std::uint32_t, std::uint64_t>, Place*> by_offset;
-    std::vector<Place> kept;
-    kept.reserve(places_.size());
     for (Place& place : places_) {
-      const auto [found, added] = by_offset.emplace(
-          std::pair<std::uint32_t, std::uint64_t>(place.file, place.extent.offset), nullptr);
-      if (added) {
-        kept.push_back(std::move(place));
-        found->second = &kept.back();
-        continue;
+      if (const auto is = fresh_.identity(place.fresh)) {
+        const Place*& first = made.emplace(*is, &place).first->second;
+        if (place.fresh < first->fresh) first = &place;
       }
-      const auto mine = fresh_.identity(place.fresh),
-                 others = fresh_.identity(found->second->fresh);
-      if (!mine || mine != others || found->second->extent.length != place.extent.length)
-        return WithTensor(
-            NotInPlace("it shares its bytes with another tensor, and the delta does not"),
-            old_.objects()[place.old.object].name);
+      const auto [found, added] = by_offset.emplace(
+          std::pair<std::uint32_t, std::uint64_t>(place.file, place.extent.offset), &place);
+      if (added) continue;
+      place.twin = found->second;
+      if (place.twin->extent.length != place.extent.length) return Apart(place);
+      for (Place* const each : {&place, found->second}) {
+        if (each->hasher == nullptr) each->hasher = MakeHasher(DigestKind::kXxh3);
+      }
     }
-    places_ = std::move(kept);
+    for (Place& place : places_) {
+      if (const auto is = fresh_.identity(place.fresh)) place.base = made.at(*is)->old;
+    }
     const Place* before = nullptr;
     for (const auto& [at, place] : by_offset) {
       if (before != nullptr && before->file == place->file &&
@@ -241,6 +245,11 @@ class Patch {
       before = place;
     }
     return OkStatus();
+  }
+
+  Status Apart(const Place& place) const {
+    return WithTensor(NotInPlace("it shares its bytes with another tensor, and the delta does not"),
+                      old_.objects()[place.old.object].name);
   }
 
   // What bytes of a component, which hold an old version, become.
@@ -267,8 +276,15 @@ class Patch {
       ZT_RETURN_IF_ERROR(ReadComponents(ranges, pool, batch.input));
       for (PatchRange& range : batch.ranges) {
         range.fresh = pool.Take(range.old.bytes.size());
-        std::memcpy(range.fresh.bytes().data(), range.old.bytes.data(), range.old.bytes.size());
-        ZT_RETURN_IF_ERROR(Update(range.place->fresh, range.old.offset, range.fresh.bytes()));
+        const std::span<std::byte> fresh = range.fresh.bytes();
+        const Place& place = *range.place;
+        if (place.base == place.old) {
+          std::memcpy(fresh.data(), range.old.bytes.data(), fresh.size());
+        } else {
+          ZT_RETURN_IF_ERROR(
+              AtTensor(old_, place.base, old_.Read(place.base, range.old.offset, fresh)));
+        }
+        ZT_RETURN_IF_ERROR(Update(place.fresh, range.old.offset, fresh));
       }
       return OkStatus();
     };
@@ -281,7 +297,8 @@ class Patch {
     const auto add = [&](Batch& batch) -> Status {
       for (PatchRange& range : batch.ranges) {
         Place& place = *range.place;
-        if (place.digest != nullptr) place.digest->Update(range.fresh.bytes());
+        if (place.hasher != nullptr) place.hasher->Update(range.fresh.bytes());
+        if (place.twin != nullptr) continue;
         place.changed = place.changed || !range.block.empty();
         ZT_RETURN_IF_ERROR(Append(range.block));
       }
@@ -304,7 +321,14 @@ class Patch {
             {.bytes = bytes, .weight = 4 * bytes + 512, .ordered = fresh_.sequential(place.fresh)});
       }
     }
-    return pipeline.Drain(added);
+    ZT_RETURN_IF_ERROR(pipeline.Drain(added));
+    for (Place& place : places_) {
+      if (place.hasher != nullptr) place.digest = place.hasher->Finish();
+    }
+    const auto apart = std::ranges::find_if(places_, [](const Place& each) {
+      return each.twin != nullptr && each.twin->digest != each.digest;
+    });
+    return apart == places_.end() ? OkStatus() : Apart(*apart);
   }
 
   // A file of the model in a folder.
@@ -356,8 +380,8 @@ class Patch {
     for (Place& place : places_) {
       StoredComponent& stored = StoredOf(place);
       const auto digest = ParseDigest(stored.digest);
-      if (digest.ok()) place.digest = MakeHasher(digest->kind);
-      if (!stored.digest.empty() && place.digest == nullptr)
+      if (digest.ok()) place.hasher = MakeHasher(digest->kind);
+      if (!stored.digest.empty() && place.hasher == nullptr)
         return WithTensor(NotInPlace("its digest is of an unknown kind"),
                           old_.objects()[place.old.object].name);
     }
@@ -384,15 +408,15 @@ class Patch {
   Status AddManifest() {
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> digests;
     for (Place& place : places_) {
-      if (place.changed && place.digest != nullptr)
+      if (place.changed)
         digests.emplace(
             std::pair<std::uint64_t, std::uint64_t>(place.extent.offset, place.extent.length),
-            place.digest->Finish());
+            place.digest);
     }
     for (StoredObject& object : manifest_->objects) {
       for (StoredComponent& stored : object.components) {
         const auto found = digests.find({stored.offset, stored.length});
-        if (found != digests.end()) stored.digest = found->second;
+        if (found != digests.end() && !stored.digest.empty()) stored.digest = found->second;
       }
     }
     for (const Object& object : fresh_.objects())

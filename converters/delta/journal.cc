@@ -145,6 +145,7 @@ class Replayer {
       if (error || now < std::min(file.before, file.bytes) ||
           now > std::max(file.before, file.bytes))
         return Replaced(file.name);
+      ZT_RETURN_IF_ERROR(OpenInPlace((folder_ / file.name).string()).status());
     }
     return ForEachBlock(false);
   }

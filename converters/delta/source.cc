@@ -406,14 +406,17 @@ class DeltaSource final : public WrappedSource {
                              Described(origin_.base_name, origin_.base_id) +
                              ", nor those that the delta makes of them");
     if (dry) return OkStatus();
-    if (!of_base) return ReadChunk(made, k, memory);
     const Buffer room = pool_.Take(memory.size());
     const std::span<std::byte> fresh = room.bytes();
-    std::memcpy(fresh.data(), memory.data(), fresh.size());
-    std::vector<std::byte> frame(chunk.frame);
-    ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
-    ZT_RETURN_IF_ERROR(ApplyDelta(made.part.element, chunk, frame, fresh));
-    if (Xxh3(fresh) != chunk.result) return WrongResult(k);
+    if (of_base) {
+      std::memcpy(fresh.data(), memory.data(), fresh.size());
+      std::vector<std::byte> frame(chunk.frame);
+      ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
+      ZT_RETURN_IF_ERROR(ApplyDelta(made.part.element, chunk, frame, fresh));
+      if (Xxh3(fresh) != chunk.result) return WrongResult(k);
+    } else {
+      ZT_RETURN_IF_ERROR(ReadChunk(made, k, fresh));
+    }
     std::memcpy(memory.data(), fresh.data(), fresh.size());
     return OkStatus();
   }

@@ -232,6 +232,20 @@ class Apply(support.EndToEnd):
         old = self.put("old.safetensors", encode(model, {"b": "a"}))
         apart = dict(model, b=("U8", [5000], model["a"][2] + numpy.uint8(1)))
         self.refused(self.delta(self.put("n.safetensors", encode(apart)), old), old, ("'b'", "it shares its bytes with another tensor"))
+        # What the delta holds apart, but equal, and what it ties alone.
+        fresh = {"a": ("U8", [5000], model["a"][2] ^ numpy.uint8(1))}
+        for before, is_tied, after, will in (
+                (model, True, fresh | {"b": fresh["a"]}, False), (model, True, model | {"b": model["a"]}, False), (model, True, fresh, True),
+                (model | {"b": fresh["a"]}, False, fresh, True), ({"b": model["a"], "a": fresh["a"]}, False, model, True)):
+            for form in ("safetensors", "2.0"):
+                old = self.in_form("o", form, before, {"b": "a"} if is_tied else None)
+                new = self.in_form("n", form, after, {"b": "a"} if will else None)
+                self.succeed("apply", self.delta(new, old), old, "-q")
+                self.succeed("diff", old, new, "-q")
+                if form == "2.0":
+                    self.succeed("verify", old, "-q")
+                for path in (old, new):
+                    path.unlink()
 
     def test_files_of_the_model(self):
         model, fresh = self.versions()
