@@ -133,7 +133,6 @@ StatusOr<std::string> OutputOf(const std::string& command, const Settings& setti
 
 // Sends a request that has a secret, and refuses to over http to another machine.
 StatusOr<std::string> Ask(HttpRequest request) {
-  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
   request.redirects = 0;
   if (!request.direct) {
     request.ca_file = Environment("AWS_CA_BUNDLE");
@@ -141,7 +140,7 @@ StatusOr<std::string> Ask(HttpRequest request) {
     if (url.scheme != "https" && !IsLoopback(url))
       return InvalidArgument(url.origin() + ": a token is not sent over http; use https");
   }
-  const HttpAnswer answer = transport->Perform(std::move(request));
+  const HttpAnswer answer = Perform(std::move(request));
   ZT_RETURN_IF_ERROR(answer.status);
   if (answer.ok()) return answer.text;
   std::string code = XmlText(answer.text, "Code"), message = XmlText(answer.text, "Message");

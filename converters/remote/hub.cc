@@ -139,11 +139,11 @@ bool IsCommit(std::string_view text) {
 
 // The repository's files at one commit.
 struct Snapshot {
-  std::string commit;
-  std::string folder;  // the folder in the cache, if there is one
-  bool listed = false;
-  std::vector<std::pair<std::string, std::uint64_t>> files;
+  using Files = std::vector<std::pair<std::string, std::uint64_t>>;
+  std::string commit, folder;  // the folder in the cache, if there is one
+  std::optional<Files> files;  // their paths and sizes, once they were asked for
 };
+using SharedSnapshot = std::shared_ptr<const Snapshot>;
 
 Status ExplainHub(const HttpAnswer& answer) {
   const std::string_view code = answer.head.Find("x-error-code");
@@ -180,9 +180,8 @@ StatusOr<HttpRequest> GetHub(SharedSettings settings, const std::string& address
 }
 
 StatusOr<HttpAnswer> AskHub(SharedSettings settings, const std::string& url) {
-  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
   ZT_ASSIGN_OR_RETURN(HttpRequest request, GetHub(std::move(settings), url));
-  HttpAnswer answer = transport->Perform(std::move(request));
+  HttpAnswer answer = Perform(std::move(request));
   ZT_RETURN_IF_ERROR(answer.status);
   if (!answer.ok()) return ExplainHub(answer);
   return answer;
@@ -194,15 +193,13 @@ class HubFiles final : public Scheme {
   StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
     if (name.path.empty()) return InvalidArgument("it is a folder, a file is needed");
-    ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, Find(name));
-    if (!snapshot.folder.empty()) {
-      const std::string cached = snapshot.folder + "/" + name.path;
-      std::error_code error;
-      if (fs::is_regular_file(cached, error)) return OpenFile(cached);
-    }
+    ZT_ASSIGN_OR_RETURN(const SharedSnapshot snapshot, Find(name, false));
+    const std::string cached = snapshot->folder + "/" + name.path;
+    std::error_code error;
+    if (!snapshot->folder.empty() && fs::is_regular_file(cached, error)) return OpenFile(cached);
     if (IsOffline()) return IoError("HF_HUB_OFFLINE is set, and the cache has no such file");
     const std::string kind = name.kind == "models" ? "" : name.kind + "/";
-    const std::string address = Endpoint() + "/" + kind + name.id + "/resolve/" + snapshot.commit +
+    const std::string address = Endpoint() + "/" + kind + name.id + "/resolve/" + snapshot->commit +
                                 "/" + PercentEncoded(name.path, "/");
     return OpenObject(
         {.settings = settings_,
@@ -219,24 +216,23 @@ class HubFiles final : public Scheme {
     ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
     if (name.path.empty()) return true;
     if (HasExtension(name.path)) return false;
-    ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
-    return std::ranges::any_of(
-        snapshot.files, [&](const auto& file) { return file.first.starts_with(name.path + "/"); });
+    ZT_ASSIGN_OR_RETURN(const Listing listing, List(url, true));
+    return !listing.files.empty();
   }
   StatusOr<Listing> List(const std::string& url, bool) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
-    ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
+    ZT_ASSIGN_OR_RETURN(const SharedSnapshot snapshot, Find(name, true));
     const std::string folder = name.path.empty() ? "" : name.path + "/";
     Listing listing{.files = {}, .below = true};
-    for (const auto& [path, size] : snapshot.files) {
+    for (const auto& [path, size] : *snapshot->files) {
       if (path.starts_with(folder)) listing.files.push_back({path.substr(folder.size()), size});
     }
     return listing;
   }
   StatusOr<std::optional<bool>> Exists(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
-    ZT_ASSIGN_OR_RETURN(const Snapshot snapshot, FindListed(name));
-    return std::ranges::any_of(snapshot.files,
+    ZT_ASSIGN_OR_RETURN(const SharedSnapshot snapshot, Find(name, true));
+    return std::ranges::any_of(*snapshot->files,
                                [&](const auto& file) { return file.first == name.path; });
   }
   StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&,
@@ -250,11 +246,21 @@ class HubFiles final : public Scheme {
     return ParseHub(url, alone_);
   }
 
-  // Finds the commit of a revision at the first call, and returns the same one afterwards.
-  StatusOr<Snapshot> Find(const HubName& name) {
+  // Asks for the commit of a revision, and for its files if they are to be `listed`, once.
+  StatusOr<SharedSnapshot> Find(const HubName& name, bool listed) {
     const MutexLock lock(mutex_);
-    const std::string key = name.repository();
-    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    std::shared_ptr<Snapshot>& known = known_[name.repository()];
+    if (known == nullptr) {
+      ZT_ASSIGN_OR_RETURN(Snapshot found, FindCommit(name));
+      known = std::make_shared<Snapshot>(std::move(found));
+    }
+    if (listed && !known->files) {
+      ZT_ASSIGN_OR_RETURN(known->files, IsOffline() ? ListCache(*known) : ListHub(name, *known));
+    }
+    return known;
+  }
+
+  StatusOr<Snapshot> FindCommit(const HubName& name) {
     const std::string cached = CachedRepository(name);
     Snapshot snapshot;
     if (IsCommit(name.revision)) {
@@ -282,44 +288,37 @@ class HubFiles final : public Scheme {
     if (IsOffline() && snapshot.folder.empty()) {
       return IoError("HF_HUB_OFFLINE is set, and the cache does not have the repository");
     }
-    return known_.emplace(key, std::move(snapshot)).first->second;
-  }
-
-  StatusOr<Snapshot> FindListed(const HubName& name) {
-    ZT_ASSIGN_OR_RETURN(Snapshot snapshot, Find(name));
-    if (snapshot.listed) return snapshot;
-    ZT_RETURN_IF_ERROR(IsOffline() ? ListCache(snapshot) : ListHub(name, snapshot));
-    snapshot.listed = true;
-    const MutexLock lock(mutex_);
-    known_[name.repository()] = snapshot;
     return snapshot;
   }
 
-  static Status ListCache(Snapshot& snapshot) {
+  static StatusOr<Snapshot::Files> ListCache(const Snapshot& snapshot) {
+    Snapshot::Files files;
     std::error_code error;
     for (fs::recursive_directory_iterator it(snapshot.folder, error), end; !error && it != end;
          it.increment(error)) {
       std::error_code none;
       if (it->is_regular_file(none)) {
-        snapshot.files.emplace_back(it->path().string().substr(snapshot.folder.size() + 1),
-                                    it->file_size(none));
+        files.emplace_back(it->path().string().substr(snapshot.folder.size() + 1),
+                           it->file_size(none));
       }
     }
-    return error ? IoError(error.value(), "cannot list the cache") : OkStatus();
+    if (error) return IoError(error.value(), "cannot list the cache");
+    return files;
   }
 
-  Status ListHub(const HubName& name, Snapshot& snapshot) {
+  StatusOr<Snapshot::Files> ListHub(const HubName& name, const Snapshot& snapshot) {
     const std::string first = Endpoint() + "/api/" + name.kind + "/" + name.id + "/tree/" +
                               snapshot.commit + "?recursive=true&expand=false";
     ZT_ASSIGN_OR_RETURN(const Url hub, ParseUrl(first));
+    Snapshot::Files files;
     Pages pages;
     do {
       ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
                           AskHub(settings_, pages.next().empty() ? first : pages.next()));
-      const std::size_t before = snapshot.files.size();
-      if (!JsonTree(answer.text, snapshot.files))
+      const std::size_t before = files.size();
+      if (!JsonTree(answer.text, files))
         return InvalidData("the Hub's listing is not the JSON that it describes");
-      for (const auto& [path, size] : std::span(snapshot.files).subspan(before))
+      for (const auto& [path, size] : std::span(files).subspan(before))
         ZT_RETURN_IF_ERROR(pages.Add(path));
       std::string page = NextPage(answer.head);
       if (!page.empty()) {
@@ -332,12 +331,12 @@ class HubFiles final : public Scheme {
       }
       ZT_RETURN_IF_ERROR(pages.GoOn(std::move(page)));
     } while (!pages.next().empty());
-    return OkStatus();
+    return files;
   }
 
   const SharedSettings settings_;
   Mutex mutex_;
-  std::map<std::string, Snapshot> known_ ZT_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Snapshot>> known_ ZT_GUARDED_BY(mutex_);
   std::set<std::string> alone_ ZT_GUARDED_BY(mutex_);
 };
 

@@ -44,8 +44,6 @@ std::string StrongEtag(std::string_view etag) {
 // ---- without ranges: one answer, read in order ---------------------------------------------------
 
 constexpr std::size_t kMostAhead = 8 << 20;
-// The first bytes are kept: they are read to detect the format, and again.
-constexpr std::size_t kKept = 64 << 10;
 
 // The pieces that the transport appends and the source removes.
 struct Flow {
@@ -57,62 +55,21 @@ struct Flow {
   HttpAnswer answer ZT_GUARDED_BY(mutex);
 };
 
-class StreamedBytes final : public ByteSource {
+class StreamedBytes final : public PipedBytes {
  public:
   StreamedBytes(SharedObject object, SharedPin pin)
       : object_(std::move(object)), pin_(std::move(pin)) {}
   ~StreamedBytes() override {
-    if (exchange_ != nullptr) transport_->Cancel(exchange_);
+    if (exchange_ != nullptr) exchange_->Cancel();
   }
   StreamedBytes(const StreamedBytes&) = delete;
   StreamedBytes& operator=(const StreamedBytes&) = delete;
 
   const std::string& name() const override { return object_->name; }
-  std::optional<std::uint64_t> size() const override { return std::nullopt; }
-  bool sequential() const override { return true; }
-
-  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    ZT_RETURN_IF_ERROR(Begin());
-    if (offset < kept_.size() && position_ == kept_.size()) {
-      const std::size_t take = std::min<std::uint64_t>(out.size(), kept_.size() - offset);
-      std::memcpy(out.data(), kept_.data() + offset, take);
-      out = out.subspan(take);
-      offset += take;
-    }
-    if (out.empty()) return OkStatus();
-    if (offset < position_) return CannotGoBack(position_, offset);
-    while (!out.empty()) {
-      ZT_ASSIGN_OR_RETURN(const bool more, Fill());
-      if (!more) return EndsEarly(offset, out.size(), position_);
-      const std::span<const std::byte> piece = std::span(piece_).subspan(at_);
-      if (position_ < offset) {
-        Pass(std::min<std::uint64_t>(piece.size(), offset - position_));
-        continue;
-      }
-      const std::size_t take = std::min(piece.size(), out.size());
-      std::memcpy(out.data(), piece.data(), take);
-      Pass(take);
-      out = out.subspan(take);
-      offset += take;
-    }
-    return OkStatus();
-  }
-
-  StatusOr<bool> AtEnd(std::uint64_t offset) override {
-    ZT_RETURN_IF_ERROR(Begin());
-    if (offset < position_) return false;
-    while (true) {
-      ZT_ASSIGN_OR_RETURN(const bool more, Fill());
-      if (!more) return true;
-      if (position_ == offset) return false;
-      Pass(std::min<std::uint64_t>(piece_.size() - at_, offset - position_));
-    }
-  }
 
  private:
   Status Begin() {
     if (exchange_ != nullptr) return OkStatus();
-    ZT_ASSIGN_OR_RETURN(transport_, Transport::Get());
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->get());
     request.accept = [pin = pin_](const HttpHead& head, std::uint64_t) {
       const Status status = CheckEncoding(head);
@@ -133,52 +90,43 @@ class StreamedBytes final : public ByteSource {
       flow->ended = true;
       flow->changed.NotifyAll();
     };
-    exchange_ = transport_->Start(std::move(request));
+    exchange_ = Start(std::move(request));
     return OkStatus();
   }
 
-  // Makes piece_ contain the byte at position_. Returns false at the end.
-  StatusOr<bool> Fill() {
-    if (at_ < piece_.size()) return true;
-    bool resume = false;
-    {
-      const MutexLock lock(flow_->mutex);
-      while (flow_->pieces.empty() && !flow_->ended) flow_->changed.Wait(flow_->mutex);
-      if (flow_->pieces.empty()) {
-        ZT_RETURN_IF_ERROR(flow_->answer.status);
-        if (!flow_->answer.ok()) return object_->explain(flow_->answer);
-        ZT_RETURN_IF_ERROR(pin_->Check(flow_->answer.head, position_));  // as it was listed
-        return false;
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) override {
+    ZT_RETURN_IF_ERROR(Begin());
+    std::size_t done = 0;
+    Flow& flow = *flow_;
+    const MutexLock lock(flow.mutex);
+    while (done < out.size()) {
+      while (flow.pieces.empty() && !flow.ended) flow.changed.Wait(flow.mutex);
+      if (flow.pieces.empty()) {
+        ZT_RETURN_IF_ERROR(flow.answer.status);
+        if (!flow.answer.ok()) return object_->explain(flow.answer);
+        ZT_RETURN_IF_ERROR(pin_->Check(flow.answer.head, received_ + done));  // as it was listed
+        break;
       }
-      piece_ = std::move(flow_->pieces.front());
-      flow_->pieces.pop_front();
-      flow_->ahead -= piece_.size();
-      resume = flow_->paused && flow_->ahead < kMostAhead / 2;
-      if (resume) flow_->paused = false;
+      const auto piece = std::span(flow.pieces.front()).subspan(at_);
+      const std::size_t take = std::min(piece.size(), out.size() - done);
+      std::memcpy(out.data() + done, piece.data(), take);
+      done += take;
+      at_ += take;
+      flow.ahead -= take;
+      if (take == piece.size()) flow.pieces.pop_front();
+      if (take == piece.size()) at_ = 0;
+      if (flow.ahead < kMostAhead / 2 && std::exchange(flow.paused, false)) exchange_->Resume();
     }
-    at_ = 0;
-    if (resume) transport_->Resume(exchange_);
-    return true;
-  }
-
-  void Pass(std::size_t bytes) {
-    if (position_ == kept_.size() && kept_.size() < kKept) {
-      const auto passed = std::span(piece_).subspan(at_, std::min(bytes, kKept - kept_.size()));
-      kept_.insert(kept_.end(), passed.begin(), passed.end());
-    }
-    at_ += bytes;
-    position_ += bytes;
+    received_ += done;
+    return done;
   }
 
   const SharedObject object_;
   const SharedPin pin_;
   const std::shared_ptr<Flow> flow_ = std::make_shared<Flow>();
-  Transport* transport_ = nullptr;
   std::shared_ptr<Exchange> exchange_;
-  std::vector<std::byte> piece_;  // the current piece, read up to at_
-  std::size_t at_ = 0;
-  std::uint64_t position_ = 0;
-  std::vector<std::byte> kept_;
+  std::size_t at_ = 0;  // in the first piece
+  std::uint64_t received_ = 0;
 };
 
 }  // namespace
@@ -262,6 +210,7 @@ Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin) {
     return InvalidData("the server sent no Content-Range that can be read: " + Quote(field));
   }
   ZT_RETURN_IF_ERROR(pin.Check(head, range->total));
+  asked.end = std::min(asked.end, range->total);
   if (range->first != asked.begin || range->last + 1 != asked.end) {
     return InvalidData("the server sent bytes " + std::to_string(range->first) + " to " +
                        std::to_string(range->last) + " where " + std::to_string(asked.begin) +
@@ -287,7 +236,6 @@ StatusOr<HttpRequest> RemoteObject::GetRange(ByteRange range, const Pin& pin) co
 
 StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins) {
   const auto object = std::make_shared<const RemoteObject>(std::move(opened));
-  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
   const SharedPin pin = pins.Of(object->name);
   // It was open before.
   if (pin->ranged) return RangedObject(object, pin, "");
@@ -302,7 +250,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins
       const bool much = NumberOf(head.Find("content-length")).value_or(0) > kHead;
       return much && head.status != 206 ? Cancelled("") : OkStatus();
     };
-    answer = transport->Perform(std::move(request));
+    answer = Perform(std::move(request));
     if (answer.ok() || refreshed == kMostRefreshed || !answer.status.ok() ||
         !object->refresh(answer))
       break;
@@ -327,15 +275,13 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins
   }
   if (answer.head.status == 412) return Changed();
   if (!answer.ok()) return object->explain(answer);
-  const auto range = ParseContentRange(answer.head.Find("content-range"));
-  if (!range || range->first != 0 || range->last + 1 != answer.text.size() ||
-      range->last + 1 != std::min<std::uint64_t>(range->total, most)) {
-    return InvalidData("the server sent another range than its first bytes, which were asked for");
-  }
-  ZT_RETURN_IF_ERROR(pin->Check(answer.head, range->total));
-  pin->ranged = true;
+  ZT_RETURN_IF_ERROR(CheckRangeHead(answer.head, {0, most}, *pin));
   const Pin::Known known = pin->known();
-  if (known.etag.empty() && known.modified.empty() && range->total > answer.text.size()) {
+  const std::uint64_t size = known.size.value_or(0);
+  if (answer.text.size() != std::min(size, most))
+    return InvalidData("the server sent another number of bytes than were asked for");
+  pin->ranged = true;
+  if (known.etag.empty() && known.modified.empty() && size > most) {
     object->settings->Warn(
         object->name +
         ": its server gives neither an ETag nor a date, so a change while it is read is found "

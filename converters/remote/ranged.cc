@@ -154,11 +154,9 @@ class RangedBytes final : public ByteSource {
   }
   ~RangedBytes() override {
     g_heads -= head_.size();
-    const auto transport = Transport::Get();
     const MutexLock lock(shelf_->mutex);
     for (const auto& [begin, segment] : shelf_->segments) {
-      if (!segment->ended && segment->exchange != nullptr && transport.ok())
-        (*transport)->Cancel(segment->exchange);
+      if (segment->exchange != nullptr) segment->exchange->Cancel();
     }
   }
   RangedBytes(const RangedBytes&) = delete;
@@ -458,7 +456,6 @@ class RangedBytes final : public ByteSource {
   }
 
   Status Launch(const SharedSegment& segment) try {
-    ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->GetRange(segment->range, *pin_));
     request.into = segment->data.bytes();
     request.accept = [range = segment->range, pin = pin_](const HttpHead& head,
@@ -472,7 +469,7 @@ class RangedBytes final : public ByteSource {
     request.done = [shelf = shelf_, segment](HttpAnswer answer) {
       End(*shelf, *segment, std::move(answer));
     };
-    const auto exchange = transport->Start(std::move(request));
+    const auto exchange = Start(std::move(request));
     const MutexLock lock(shelf_->mutex);
     if (!segment->ended) segment->exchange = exchange;
     return OkStatus();

@@ -24,7 +24,7 @@ struct HttpAnswer {
   bool ok() const { return status.ok() && head.status >= 200 && head.status < 300; }
 };
 
-// A request. Its functions are called by one thread of the transport and must not block.
+// A request. Its functions are called by one thread and must not block.
 struct HttpRequest {
   SharedSettings settings = {};  // of the store that asks
   std::string method = "GET";
@@ -47,7 +47,7 @@ struct HttpRequest {
   // Without `into` and `consume`, the body goes to the text of the answer. A longer body of a 2xx
   // answer is an error.
   std::size_t most_text = 256 << 10;
-  // Takes the body piece by piece. If it returns false, Transport::Resume offers the piece again.
+  // Takes the body piece by piece. If it returns false, Exchange::Resume offers the piece again.
   std::function<bool(std::span<const std::byte>)> consume = {};
   // The number of redirects to follow. If 0, a redirect is an answer.
   int redirects = 5;
@@ -87,11 +87,11 @@ struct TryEnd {
   std::string address = {};   // of the server, unless a proxy was asked
 };
 
-// A thread of the transport.
+// A thread that runs requests.
 class Lane;
 
 // A request in progress: its state over all tries, and whether to try again.
-class Exchange {
+class Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -120,9 +120,13 @@ class Exchange {
   bool Give(Status status = OkStatus(), bool lost = false);
   // Calls `done` of the request, once.
   void Tell();
+  // Gives it up: `done` is called soon, with kCancelled, unless it was called before.
+  void Cancel();
+  // Offers again the piece that `consume` refused.
+  void Resume();
 
   HttpRequest request;
-  Lane* lane = nullptr;  // of the transport, that runs it
+  Lane* lane = nullptr;  // that runs it
   bool cancelled = false;
   bool told = false;     // Tell was called
   bool again = false;    // not the first try: use a new connection
@@ -148,27 +152,11 @@ class Exchange {
   Clock::time_point last_progress_, next_try_, begun_;
 };
 
-// Runs requests in threads of its own: one, and more when many are in flight. It retries failed
-// connections, incomplete bodies, 408, 429 and 5xx, after a random delay that doubles, or the delay
-// that the server asks for. Thread-safe.
-class Transport {
- public:
-  // The transport of this process, started by the first call. kUnavailable if libcurl is missing.
-  static StatusOr<Transport*> Get();
-  // Starts a request. It uses the buffers of the caller until `done` is called.
-  std::shared_ptr<Exchange> Start(HttpRequest request);
-  // Cancels a request: `done` is called soon, with kCancelled, unless it was called before.
-  void Cancel(const std::shared_ptr<Exchange>& exchange);
-  // Offers again the piece that `consume` refused.
-  void Resume(const std::shared_ptr<Exchange>& exchange);
-  // Sends a request and waits for its answer.
-  HttpAnswer Perform(HttpRequest request);
-
-  struct State;
-
- private:
-  explicit Transport(State* state) : state_(state) {}
-  State* state_;
-};
+// Starts a request in a thread: few run all, and retry failed connections, incomplete bodies, 408,
+// 429 and 5xx, after a random delay that doubles, or the delay that the server asks for. It uses the
+// buffers of the caller until `done` is called: at once, with kUnavailable, if libcurl is missing.
+std::shared_ptr<Exchange> Start(HttpRequest request);
+// Sends a request and waits for its answer.
+HttpAnswer Perform(HttpRequest request);
 
 }  // namespace zt::remote::internal

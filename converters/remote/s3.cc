@@ -313,11 +313,10 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
 }
 
 StatusOr<HttpAnswer> S3Client::Send(const S3Request& request) {
-  ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
   for (int refreshed = 0;; ++refreshed) {
     ZT_ASSIGN_OR_RETURN(HttpRequest made, Make(request));
     request.tune(made);
-    HttpAnswer answer = transport->Perform(std::move(made));
+    HttpAnswer answer = Perform(std::move(made));
     if (answer.ok() || !answer.status.ok() || refreshed == kMostRefreshed ||
         !Refresh(request.name, answer))
       return answer;

@@ -26,47 +26,37 @@ using zt::internal::MutexLock;
 
 namespace {
 
-// The functions of libcurl in use, from the loaded library; null until LoadCurl has succeeded.
-// clang-format off
-#define ZT_CURL_FUNCTIONS(X) \
-  X(easy_init) X(easy_setopt) X(easy_getinfo) X(easy_cleanup) X(easy_pause) X(easy_strerror) \
-  X(slist_append) X(slist_free_all) X(multi_init) X(multi_add_handle) X(multi_remove_handle) \
-  X(multi_perform) X(multi_poll) X(multi_wakeup) X(multi_info_read) X(multi_cleanup)
-// clang-format on
-
-struct Curl {
-#define ZT_CURL_POINTER(name) decltype(&::curl_##name) name = nullptr;
-  ZT_CURL_FUNCTIONS(ZT_CURL_POINTER)
-#undef ZT_CURL_POINTER
-};
-
 // The oldest version with CURLOPT_PROTOCOLS_STR.
 constexpr unsigned kOldest = 0x075500;
 
-template <typename Function>
-bool Find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
+// The functions of libcurl in use, from the loaded library.
+// clang-format off
+#define ZT_CURL_FUNCTIONS(X) \
+  X(version_info) X(global_init) X(easy_init) X(easy_setopt) X(easy_getinfo) X(easy_cleanup) \
+  X(easy_pause) X(easy_strerror) X(slist_append) X(slist_free_all) X(multi_init) \
+  X(multi_add_handle) X(multi_remove_handle) X(multi_perform) X(multi_poll) X(multi_wakeup) \
+  X(multi_info_read) X(multi_cleanup)
+// clang-format on
 
-bool FindAll(void* library, Curl& curl) {
-#define ZT_CURL_FIND(name) Find(library, "curl_" #name, curl.name)&&
-  return ZT_CURL_FUNCTIONS(ZT_CURL_FIND) true;
-#undef ZT_CURL_FIND
-}
+struct Curl {
+  void* library;
+#define ZT_CURL_FUNCTION(name)    \
+  decltype(&::curl_##name) name = \
+      reinterpret_cast<decltype(&::curl_##name)>(::dlsym(library, "curl_" #name));
+  ZT_CURL_FUNCTIONS(ZT_CURL_FUNCTION)
+#undef ZT_CURL_FUNCTION
+};
 
 StatusOr<Curl> LoadCurl() {
   void* library = ::dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) library = ::dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
     return IoError("URLs need libcurl, which is not installed (Debian: apt install libcurl4)");
-  Curl curl;
-  decltype(&::curl_version_info) version = nullptr;
-  decltype(&::curl_global_init) init = nullptr;
-  if (!Find(library, "curl_version_info", version) || !Find(library, "curl_global_init", init) ||
-      !FindAll(library, curl) || version(CURLVERSION_NOW)->version_num < kOldest)
+  const Curl curl{library};
+  // It has all of them then.
+  if (curl.version_info == nullptr || curl.version_info(CURLVERSION_NOW)->version_num < kOldest)
     return IoError("URLs need libcurl 7.85 or newer; the one that is installed is older");
-  if (init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return IoError("libcurl cannot be set up");
+  if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) return IoError("libcurl cannot be set up");
   return curl;
 }
 
@@ -270,17 +260,6 @@ class Lane {
     Tell(*exchange);
   }
 
-  void Resume(const Running& exchange) {
-    Post([this, exchange] {
-      const auto at = active.find(exchange.get());
-      if (at != active.end()) curl.easy_pause(at->second->easy, CURLPAUSE_CONT);
-    });
-  }
-
-  void Cancel(const Running& exchange) {
-    Post([this, exchange] { Drop(exchange); });
-  }
-
   // Runs a task in the thread. Returns false if that has ended.
   bool Post(std::function<void()> task) {
     {
@@ -407,94 +386,87 @@ class Lane {
   }
 };
 
-struct Transport::State {
-  explicit State(const Curl& library) : curl(library) {}
+namespace {
 
-  const Curl& curl;
-  Transport transport{this};
-  const ::pid_t process = ::getpid();
+// The lanes of a process. Never deleted.
+struct Lanes {
   Mutex mutex;
-  std::vector<std::unique_ptr<Lane>> lanes ZT_GUARDED_BY(mutex);
+  ::pid_t process ZT_GUARDED_BY(mutex) = 0;
+  std::vector<Lane*> all ZT_GUARDED_BY(mutex);
   bool stopping ZT_GUARDED_BY(mutex) = false;
 
-  Status AddLane() ZT_REQUIRES(mutex) try {
+  Status AddLane(const Curl& curl) ZT_REQUIRES(mutex) try {
+    all.reserve(all.size() + 1);
     auto lane = std::make_unique<Lane>(curl);
-    lanes.reserve(lanes.size() + 1);
     lane->thread = std::thread([lane = lane.get()] { lane->Run(); });
-    lanes.push_back(std::move(lane));
+    all.push_back(lane.release());
     return OkStatus();
   } catch (const std::system_error& error) {
     return IoError(error.code().value(), "cannot start a thread");
   }
-
-  // The lane for the next request: the one with the fewest, or a new one when all have enough.
-  Lane& Choose() {
-    const MutexLock lock(mutex);
-    Lane& least =
-        **std::ranges::min_element(lanes, {}, [](auto& each) { return each->load.load(); });
-    static const unsigned most = std::min(kMostLanes, UsableThreads());
-    const bool another = least.load >= kEnough && lanes.size() < most && !stopping;
-    return another && AddLane().ok() ? *lanes.back() : least;
-  }
 };
-
-namespace {
-
-Mutex g_mutex;
-Transport::State* g_state ZT_GUARDED_BY(g_mutex) = nullptr;
+Lanes& TheLanes() {
+  static Lanes* const lanes = new Lanes;
+  return *lanes;
+}
 
 // Called before the exit handlers of libcurl and libcrypto.
 void Stop() {
-  Transport::State* state = nullptr;
-  {
-    const MutexLock lock(g_mutex);
-    state = g_state;
-  }
-  if (state->process != ::getpid()) return;
   std::vector<Lane*> lanes;
   {
-    const MutexLock lock(state->mutex);
-    state->stopping = true;
-    for (const auto& lane : state->lanes) lanes.push_back(lane.get());
+    const MutexLock lock(TheLanes().mutex);
+    TheLanes().stopping = true;
+    if (TheLanes().process == ::getpid()) lanes = TheLanes().all;
   }
   for (Lane* const lane : lanes) lane->Stop();
 }
 
-}  // namespace
-
-StatusOr<Transport*> Transport::Get() {
-  const MutexLock lock(g_mutex);
-  // A forked process has a copy of the memory, but not the thread.
-  if (g_state != nullptr && g_state->process == ::getpid()) return &g_state->transport;
+// The lane for the next request: the one with the fewest, or a new one when all have enough.
+StatusOr<Lane*> ChooseLane() {
+  Lanes& lanes = TheLanes();
+  const MutexLock lock(lanes.mutex);
   // By the first call, so that other runs start without it.
   static const auto* const curl = new StatusOr<Curl>(LoadCurl());
   ZT_RETURN_IF_ERROR(curl->status());
-  auto state = std::make_unique<State>(**curl);
-  {
-    const MutexLock first(state->mutex);
-    ZT_RETURN_IF_ERROR(state->AddLane());
+  // A forked process has a copy of the memory, but not the threads.
+  if (lanes.process != ::getpid()) {
+    lanes.all.clear();
+    ZT_RETURN_IF_ERROR(lanes.AddLane(**curl));
+    if (std::exchange(lanes.process, ::getpid()) == 0) std::atexit(Stop);
   }
-  const bool again = g_state != nullptr;
-  g_state = state.release();  // outlives every request
-  if (!again) std::atexit(Stop);
-  return &g_state->transport;
+  Lane* const least =
+      *std::ranges::min_element(lanes.all, {}, [](Lane* each) { return each->load.load(); });
+  static const unsigned most = std::min(kMostLanes, UsableThreads());
+  const bool another = least->load >= kEnough && lanes.all.size() < most && !lanes.stopping;
+  return another && lanes.AddLane(**curl).ok() ? lanes.all.back() : least;
 }
 
-std::shared_ptr<Exchange> Transport::Start(HttpRequest request) {
+}  // namespace
+
+std::shared_ptr<Exchange> Start(HttpRequest request) {
   auto exchange = std::make_shared<Exchange>(std::move(request));
-  state_->Choose().Start(exchange);
+  if (const auto lane = ChooseLane(); lane.ok()) {
+    (*lane)->Start(exchange);
+  } else {
+    exchange->Give(lane.status());
+    exchange->Tell();
+  }
   return exchange;
 }
 
-void Transport::Cancel(const std::shared_ptr<Exchange>& exchange) {
-  exchange->lane->Cancel(exchange);
+void Exchange::Cancel() {
+  if (lane != nullptr) lane->Post([self = shared_from_this()] { self->lane->Drop(self); });
 }
 
-void Transport::Resume(const std::shared_ptr<Exchange>& exchange) {
-  exchange->lane->Resume(exchange);
+void Exchange::Resume() {
+  lane->Post([self = shared_from_this()] {
+    const auto at = self->lane->active.find(self.get());
+    if (at != self->lane->active.end())
+      self->lane->curl.easy_pause(at->second->easy, CURLPAUSE_CONT);
+  });
 }
 
-HttpAnswer Transport::Perform(HttpRequest request) {
+HttpAnswer Perform(HttpRequest request) {
   std::mutex mutex;
   zt::internal::CondVar told;
   std::optional<HttpAnswer> answer;

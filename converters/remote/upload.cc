@@ -119,6 +119,15 @@ class Upload final : public Sink {
 
   void Abort() override { End(false); }
 
+  // kAlreadyExists if the object exists, as far as the credentials allow to ask.
+  Status CheckAbsent() {
+    if (overwrite_) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
+    if (answer.ok()) return Exists();
+    if (answer.head.status == 404 || answer.head.status == 403) return OkStatus();
+    return client_.Explain(s3_, answer);
+  }
+
  private:
   // Ends an upload that failed, if because the object `exists`, or keeps its parts for another run.
   void End(bool exists) {
@@ -282,14 +291,13 @@ class Upload final : public Sink {
   }
 
   Status Launch(std::shared_ptr<UploadPart> part, HttpRequest request) {
-    ZT_ASSIGN_OR_RETURN(Transport* const transport, Transport::Get());
     {
       const MutexLock lock(progress_->mutex);
       if (progress_->abandoned) return Cancelled("interrupted");
       progress_->under_way.emplace(part->number, nullptr);
     }
     // Without the lock, because `done` takes it and may be called before Start returns.
-    auto exchange = transport->Start(std::move(request));
+    auto exchange = Start(std::move(request));
     const MutexLock lock(progress_->mutex);
     if (const auto at = progress_->under_way.find(part->number); at != progress_->under_way.end())
       at->second = std::move(exchange);
@@ -326,11 +334,8 @@ class Upload final : public Sink {
   }
 
   void StopParts() {
-    const auto transport = Transport::Get();
     const MutexLock lock(progress_->mutex);
-    for (const auto& [number, exchange] : progress_->under_way) {
-      if (transport.ok()) (*transport)->Cancel(exchange);
-    }
+    for (const auto& [number, exchange] : progress_->under_way) exchange->Cancel();
     while (!progress_->under_way.empty()) progress_->changed.Wait(progress_->mutex);
     progress_->ended.clear();
   }
@@ -482,17 +487,6 @@ class Upload final : public Sink {
     return ours ? There::kOurs : There::kOther;
   }
 
- public:
-  // kAlreadyExists if the object exists, as far as the credentials allow to ask.
-  Status CheckAbsent() {
-    if (overwrite_) return OkStatus();
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, Head());
-    if (answer.ok()) return Exists();
-    if (answer.head.status == 404 || answer.head.status == 403) return OkStatus();
-    return client_.Explain(s3_, answer);
-  }
-
- private:
   // For a store that received no checksums: checks the size of the object and its last bytes.
   Status ReadBack(std::uint64_t total) {
     std::vector<std::byte> back(tail_.size());

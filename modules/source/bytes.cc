@@ -153,8 +153,7 @@ class ReopenedFile final : public ByteSource {
   const FileStamp stamp_;
 };
 
-// A pipe. Peek and AtEnd read bytes ahead into `ahead_`; those before `taken_` are consumed.
-class StreamBytes final : public ByteSource {
+class StreamBytes final : public PipedBytes {
  public:
   StreamBytes(int fd, bool owned, std::string name)
       : fd_(fd), owned_(owned), name_(std::move(name)) {}
@@ -163,53 +162,9 @@ class StreamBytes final : public ByteSource {
   }
 
   const std::string& name() const override { return name_; }
-  std::optional<std::uint64_t> size() const override { return std::nullopt; }
-  bool sequential() const override { return true; }
-
-  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
-    ZT_RETURN_IF_ERROR(SkipTo(offset));
-    const std::size_t kept = std::min(out.size(), ahead().size());
-    std::copy_n(ahead().begin(), kept, out.begin());
-    Take(kept);
-    ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out.subspan(kept)));
-    position_ += got;
-    if (kept + got < out.size()) return EndsEarly(offset, out.size(), offset + kept + got);
-    return OkStatus();
-  }
-
-  StatusOr<bool> AtEnd(std::uint64_t offset) override {
-    ZT_RETURN_IF_ERROR(SkipTo(offset));
-    ZT_RETURN_IF_ERROR(Ahead(1));
-    return ahead().empty();
-  }
-
-  // Buffers `count` bytes from the current position in ahead(), or all up to the end.
-  Status Ahead(std::size_t count) {
-    if (ahead().size() >= count) return OkStatus();
-    ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(taken_));
-    taken_ = 0;
-    const std::size_t have = ahead_.size();
-    ahead_.resize(count);
-    auto got = ReadSome(std::span(ahead_).subspan(have));
-    ahead_.resize(have + (got.ok() ? *got : 0));
-    return got.status();
-  }
-  std::span<const std::byte> ahead() const { return std::span(ahead_).subspan(taken_); }
-  std::uint64_t position() const { return position_; }
 
  private:
-  // Consumes `count` bytes of ahead(). Erases them only when all are consumed: erasing after each
-  // read would take time quadratic in the size of a large header.
-  void Take(std::size_t count) {
-    taken_ += count;
-    position_ += count;
-    if (taken_ < ahead_.size()) return;
-    ahead_ = {};
-    taken_ = 0;
-  }
-
-  // Reads until `out` is full or the stream ends; returns the number of bytes.
-  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) {
+  StatusOr<std::size_t> ReadSome(std::span<std::byte> out) override {
     std::size_t done = 0;
     while (done < out.size()) {
       const ssize_t got = internal::RetryWaiting(
@@ -221,23 +176,9 @@ class StreamBytes final : public ByteSource {
     return done;
   }
 
-  Status SkipTo(std::uint64_t offset) {
-    if (offset < position_) return CannotGoBack(position_, offset);
-    while (position_ < offset) {
-      const std::uint64_t left = offset - position_;
-      if (ahead().empty()) ZT_RETURN_IF_ERROR(Ahead(std::min<std::uint64_t>(left, 1 << 16)));
-      if (ahead().empty()) return EndsEarly(position_, left, position_);
-      Take(std::min<std::uint64_t>(left, ahead().size()));
-    }
-    return OkStatus();
-  }
-
   const int fd_;
   const bool owned_;
   const std::string name_;
-  std::uint64_t position_ = 0;
-  std::vector<std::byte> ahead_;
-  std::size_t taken_ = 0;
 };
 
 class SpanBytes final : public ByteSource {
@@ -261,6 +202,55 @@ class SpanBytes final : public ByteSource {
 };
 
 }  // namespace
+
+Status PipedBytes::ReadAt(std::uint64_t offset, std::span<std::byte> out) {
+  ZT_RETURN_IF_ERROR(SkipTo(offset));
+  const std::size_t kept = std::min(out.size(), ahead().size());
+  std::copy_n(ahead().begin(), kept, out.begin());
+  Take(kept);
+  ZT_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(out.subspan(kept)));
+  position_ += got;
+  if (kept + got < out.size()) return EndsEarly(offset, out.size(), offset + kept + got);
+  return OkStatus();
+}
+
+StatusOr<bool> PipedBytes::AtEnd(std::uint64_t offset) {
+  ZT_RETURN_IF_ERROR(SkipTo(offset));
+  ZT_RETURN_IF_ERROR(Ahead(1));
+  return ahead().empty();
+}
+
+Status PipedBytes::Ahead(std::size_t count) {
+  if (ahead().size() >= count) return OkStatus();
+  ahead_.erase(ahead_.begin(), ahead_.begin() + static_cast<std::ptrdiff_t>(taken_));
+  taken_ = 0;
+  const std::size_t have = ahead_.size();
+  ahead_.resize(count);
+  auto got = ReadSome(std::span(ahead_).subspan(have));
+  ahead_.resize(have + (got.ok() ? *got : 0));
+  return got.status();
+}
+
+// Consumes `count` bytes of ahead(). Erases them only when all are consumed: erasing after each
+// read would take time quadratic in the size of a large header.
+void PipedBytes::Take(std::size_t count) {
+  taken_ += count;
+  position_ += count;
+  if (taken_ < ahead_.size()) return;
+  ahead_ = {};
+  taken_ = 0;
+}
+
+Status PipedBytes::SkipTo(std::uint64_t offset) {
+  if (offset < position_) return CannotGoBack(position_, offset);
+  while (position_ < offset) {
+    const std::uint64_t left = offset - position_;
+    if (ahead().empty()) ZT_RETURN_IF_ERROR(Ahead(std::min<std::uint64_t>(left, 1 << 16)));
+    if (ahead().empty()) return EndsEarly(position_, left, position_);
+    Take(std::min<std::uint64_t>(left, ahead().size()));
+  }
+  return OkStatus();
+}
 
 Status CannotGoBack(std::uint64_t position, std::uint64_t offset) {
   return Unsupported("a pipe cannot go back from byte " + std::to_string(position) + " to " +
@@ -429,7 +419,7 @@ std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::s
 }
 
 StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count) {
-  if (auto* stream = dynamic_cast<StreamBytes*>(&source)) {
+  if (auto* stream = dynamic_cast<PipedBytes*>(&source)) {
     if (stream->position() != 0) return FailedPrecondition("the pipe has been read from already");
     ZT_RETURN_IF_ERROR(stream->Ahead(count));
     const auto ahead = stream->ahead();

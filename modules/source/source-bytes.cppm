@@ -83,6 +83,32 @@ StatusOr<std::uint64_t> KnownSize(const ByteSource& source, std::string_view wha
 // All bytes, of a pipe too. kDataLoss if there are more than `most`.
 StatusOr<std::string> ReadAll(ByteSource& source, std::uint64_t most);
 
+// Bytes that come once, in order: ReadAt, AtEnd and Peek of a pipe, by what ReadSome gives.
+class PipedBytes : public ByteSource {
+ public:
+  std::optional<std::uint64_t> size() const override { return std::nullopt; }
+  bool sequential() const override { return true; }
+  Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override;
+  StatusOr<bool> AtEnd(std::uint64_t offset) override;
+
+  // Buffers `count` bytes from the current position in ahead(), or all up to the end.
+  Status Ahead(std::size_t count);
+  std::span<const std::byte> ahead() const { return std::span(ahead_).subspan(taken_); }
+  std::uint64_t position() const { return position_; }
+
+ private:
+  // Reads until `out` is full or the bytes end; returns how many.
+  virtual StatusOr<std::size_t> ReadSome(std::span<std::byte> out) = 0;
+
+  void Take(std::size_t count);
+  Status SkipTo(std::uint64_t offset);
+
+  // Bytes that were read ahead; those before taken_ are consumed.
+  std::vector<std::byte> ahead_;
+  std::size_t taken_ = 0;
+  std::uint64_t position_ = 0;
+};
+
 // Bytes in memory, which must outlive the source.
 std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::string name);
 
