@@ -76,12 +76,8 @@ StatusOr<Sections> ReadIni(const char* variable, const std::string& usual, std::
 
 StatusOr<std::string> ReadSmall(const std::string& path) {
   const auto file = OpenFile(path);
-  if (!file.ok()) return Annotate(file.status(), path);
-  const std::uint64_t size = (*file)->size().value_or(kMostFile + 1);
-  if (size > kMostFile) return Annotate(IoError("it has more than 1 MiB"), path);
-  std::string text(size, '\0');
-  const Status read = (*file)->ReadAt(0, std::as_writable_bytes(std::span(text)));
-  if (!read.ok()) return Annotate(read, path);
+  auto text = file.ok() ? ReadAll(**file, kMostFile) : StatusOr<std::string>(file.status());
+  if (!text.ok()) return Annotate(text.status(), path);
   return text;
 }
 

@@ -114,9 +114,11 @@ class Scheme {
   // nullopt: what can be opened does.
   virtual StatusOr<std::optional<bool>> Exists(const std::string&) { return std::optional<bool>(); }
   // `forget` is called when a new file was written.
-  virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
-                                                 const FileSinkOptions& options,
-                                                 std::function<void()> forget) = 0;
+  virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& /*url*/,
+                                                 const FileSinkOptions& /*options*/,
+                                                 std::function<void()> /*forget*/) {
+    return Unsupported("nothing is written over http; write to a file, to - or to s3://");
+  }
 };
 std::unique_ptr<Scheme> MakeS3(SharedSettings settings);
 std::unique_ptr<Scheme> MakeHub(SharedSettings settings);

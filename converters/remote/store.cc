@@ -51,11 +51,6 @@ class WebFiles final : public Scheme {
     return OpenObject(
         {.settings = settings_, .name = parsed.shown(), .get = get, .explain = ExplainWeb}, pins);
   }
-  // A web server does not list the files beside an index; the index names all shards.
-  StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&,
-                                         std::function<void()>) override {
-    return Unsupported("nothing is written over http; write to a file, to - or to s3://");
-  }
 
  private:
   const SharedSettings settings_;

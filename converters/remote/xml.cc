@@ -122,34 +122,31 @@ std::string XmlRoot(std::string_view xml) {
 
 StatusOr<ListPage> ParseListPage(std::string_view xml) {
   ListPage page;
-  ListPage::Key key;
-  std::string prefix, marker, truncated;
-  bool encoded = false;
+  std::map<std::string, std::string> members;  // of the page, and of the row that is read
   const bool good = ScanXml(
       xml,
       [&](std::string_view name, const std::string& text) {
-        if (name == "Key") key.key = text;
-        if (name == "ETag") key.etag = text;
-        if (name == "Size") key.bytes = NumberOf(text);
-        if (name == "Prefix") prefix = text;
-        if (name == "EncodingType") encoded = Lower(Trimmed(text)) == "url";
-        if (name == "NextContinuationToken") page.next = text;
-        if (name == "NextMarker") marker = text;
-        if (name == "IsTruncated") truncated = Lower(Trimmed(text));
+        members.insert_or_assign(std::string(name), text);
       },
       [&](std::string_view name) {
-        if (name == "Contents") page.keys.push_back(std::exchange(key, {}));
-        if (name == "CommonPrefixes") page.prefixes.push_back(std::exchange(prefix, {}));
+        if (name == "Contents")
+          page.keys.push_back({members["Key"], NumberOf(members["Size"]), members["ETag"]});
+        if (name == "CommonPrefixes") page.prefixes.push_back(members["Prefix"]);
+        if (name != "Contents" && name != "CommonPrefixes") return;
+        for (const char* const each : {"Key", "Size", "ETag", "Prefix"}) members.erase(each);
       });
   const bool nameless =
       std::ranges::any_of(page.keys, [](const auto& each) { return each.key.empty(); });
   if (!good || nameless || XmlRoot(xml) != "ListBucketResult")
     return InvalidData("the store's listing is not the XML that S3 describes");
-  if (encoded) {
+  std::string marker = members["NextMarker"];
+  page.next = members["NextContinuationToken"];
+  if (Lower(Trimmed(members["EncodingType"])) == "url") {
     for (ListPage::Key& each : page.keys) each.key = KeyOf(std::move(each.key));
     for (std::string& name : page.prefixes) name = KeyOf(std::move(name));
     marker = KeyOf(std::move(marker));
   }
+  const std::string truncated = Lower(Trimmed(members["IsTruncated"]));
   if (truncated == "false") page.next.clear();
   if (truncated == "false" || !page.next.empty()) return page;
   if (truncated != "true") return InvalidData("the store's listing does not say whether it ends");
