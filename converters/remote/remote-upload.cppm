@@ -34,7 +34,7 @@ struct StoredPart {
 using StoredParts = std::map<std::uint64_t, StoredPart>;
 // Whether it has these bytes: by its CRC-32C, else by its ETag, which is then an MD5.
 bool HasBytes(const StoredPart& part, std::span<const std::byte> bytes);
-// The ETag of the object that is made of these parts; empty where theirs are no MD5.
+// The ETag of the object that is made of these parts; that of none where theirs are no MD5.
 std::string JoinedEtag(const StoredParts& parts);
 std::string Crc32cField(std::span<const std::byte> bytes);
 

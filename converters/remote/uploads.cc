@@ -81,18 +81,14 @@ bool HasBytes(const StoredPart& part, std::span<const std::byte> bytes) {
 }
 
 std::string JoinedEtag(const StoredParts& parts) {
-  std::vector<std::byte> digests;
+  std::string digests;
   for (const auto& [number, part] : parts) {
     const std::string hex = Unquoted(part.etag);
-    if (hex.size() != std::size_t{2} * MD5_DIGEST_LENGTH) return "";
-    for (std::size_t at = 0; at < hex.size(); at += 2) {
-      unsigned value = 0;
-      const char* const end = hex.data() + at + 2;
-      if (std::from_chars(hex.data() + at, end, value, 16).ptr != end) return "";
-      digests.push_back(static_cast<std::byte>(value));
-    }
+    for (std::size_t at = 0; at < hex.size(); at += 2)
+      digests += PercentDecoded("%" + hex.substr(at, 2));
   }
-  return "\"" + Md5Hex(digests) + "-" + std::to_string(parts.size()) + "\"";
+  return "\"" + Md5Hex(std::as_bytes(std::span(digests))) + "-" + std::to_string(parts.size()) +
+         "\"";
 }
 
 StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name) {
