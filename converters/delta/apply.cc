@@ -1,12 +1,14 @@
 // zt.convert.delta — changes a checkpoint where it lies, by a journal.
 module;
 
+#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.delta;
 
 import zt.std;
 import :journal;
+import :profile;
 import zt.compress;
 import zt.core;
 import zt.digest;
@@ -37,9 +39,9 @@ struct Place {
   ComponentId base = old;  // of which `fresh` is made: another, if the delta ties it to that
   // Shares its bytes in the checkpoint, and must in the delta.
   const Place* twin = nullptr;
-  // Of what a .zt file says of it, or of what twins become; null if neither asks.
-  std::unique_ptr<Hasher> hasher = nullptr;
-  std::string digest = {};
+  // Of what a .zt file says of it, and of what twins become; null if nothing asks.
+  std::unique_ptr<Hasher> hasher = nullptr, twins = nullptr;
+  std::string digest = {};  // of twins
   bool changed = false;
 };
 
@@ -125,9 +127,7 @@ class Patch {
   Status Match() {
     if (!old_.shards().empty() || FindShardStamp(old_.attributes()))
       return NotInPlace("it is one of several .zt files, whose digests are stated elsewhere");
-    std::unordered_map<std::string_view, std::uint32_t> by_name;
-    for (std::uint32_t i = 0; i < fresh_.objects().size(); ++i)
-      by_name.emplace(fresh_.objects()[i].name, i);
+    NameIndex by_name = ByName(fresh_.objects());
     for (std::uint32_t i = 0; i < old_.objects().size(); ++i) {
       const Object& object = old_.objects()[i];
       const auto found = by_name.find(object.name);
@@ -170,16 +170,14 @@ class Patch {
         a.format == b.format && a.shape == b.shape && a.components.size() == b.components.size();
     for (std::uint32_t c = 0; alike && c < a.components.size(); ++c) {
       const Component& mine = a.components[c];
-      std::uint32_t d = 0;
-      while (d < b.components.size() && b.components[d].role != mine.role) ++d;
-      alike = d < b.components.size() && b.components[d].element == mine.element &&
-              b.components[d].bytes == mine.bytes;
+      const auto d = FindComponent(b, mine.role, mine.element, mine.bytes);
+      alike = d.has_value();
       if (!alike || mine.bytes == 0) continue;
       auto extent = old_.extent({i, c});
       const auto form = old_.stored({i, c});
       if (form && form->encoding != Encoding::kRaw) {
         fixed_.push_back({{i, c},
-                          {j, d},
+                          {j, *d},
                           NotInPlace("it is stored as " + std::string(Name(form->encoding)) +
                                      ", and only raw bytes are changed where they lie")});
         continue;
@@ -187,12 +185,12 @@ class Patch {
       if (form && form->mappable) extent = {form->file, form->offset, form->length};
       if (!extent || extent->length != mine.bytes || !extent->bytes->descriptor()) {
         fixed_.push_back(
-            {{i, c}, {j, d}, NotInPlace("its bytes do not lie in a file as they are")});
+            {{i, c}, {j, *d}, NotInPlace("its bytes do not lie in a file as they are")});
         continue;
       }
       const std::string& name = extent->bytes->name();
       ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(name));
-      places_.push_back({{i, c}, {j, d}, *extent, file});
+      places_.push_back({{i, c}, {j, *d}, *extent, file});
     }
     return alike ? OkStatus() : NotInPlace("the delta changes its type or shape");
   }
@@ -230,7 +228,7 @@ class Patch {
       place.twin = found->second;
       if (place.twin->extent.length != place.extent.length) return Apart(place);
       for (Place* const each : {&place, found->second}) {
-        if (each->hasher == nullptr) each->hasher = MakeHasher(DigestKind::kXxh3);
+        if (each->twins == nullptr) each->twins = MakeHasher(DigestKind::kSha256);
       }
     }
     for (Place& place : places_) {
@@ -297,7 +295,9 @@ class Patch {
     const auto add = [&](Batch& batch) -> Status {
       for (PatchRange& range : batch.ranges) {
         Place& place = *range.place;
-        if (place.hasher != nullptr) place.hasher->Update(range.fresh.bytes());
+        for (Hasher* const hasher : {place.hasher.get(), place.twins.get()}) {
+          if (hasher != nullptr) hasher->Update(range.fresh.bytes());
+        }
         if (place.twin != nullptr) continue;
         place.changed = place.changed || !range.block.empty();
         ZT_RETURN_IF_ERROR(Append(range.block));
@@ -323,7 +323,7 @@ class Patch {
     }
     ZT_RETURN_IF_ERROR(pipeline.Drain(added));
     for (Place& place : places_) {
-      if (place.hasher != nullptr) place.digest = place.hasher->Finish();
+      if (place.twins != nullptr) place.digest = place.twins->Finish();
     }
     const auto apart = std::ranges::find_if(places_, [](const Place& each) {
       return each.twin != nullptr && each.twin->digest != each.digest;
@@ -408,15 +408,15 @@ class Patch {
   Status AddManifest() {
     std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> digests;
     for (Place& place : places_) {
-      if (place.changed)
+      if (place.changed && place.hasher != nullptr)
         digests.emplace(
             std::pair<std::uint64_t, std::uint64_t>(place.extent.offset, place.extent.length),
-            place.digest);
+            place.hasher->Finish());
     }
     for (StoredObject& object : manifest_->objects) {
       for (StoredComponent& stored : object.components) {
         const auto found = digests.find({stored.offset, stored.length});
-        if (found != digests.end() && !stored.digest.empty()) stored.digest = found->second;
+        if (found != digests.end()) stored.digest = found->second;
       }
     }
     for (const Object& object : fresh_.objects())

@@ -1,4 +1,8 @@
 // zt.convert.delta:profile — the attributes of an object that is stored as differences. Internal.
+module;
+
+#include "core/name_table.h"
+
 module zt.convert.delta:profile;
 
 import zt.std;
@@ -36,5 +40,12 @@ Value ToValue(const Entry& entry);
 StatusOr<Entry> ReadEntry(const Object& object);
 // The object that an entry makes.
 Object ResultOf(const Object& stored, const Entry& entry);
+
+// Objects by their names, which they own.
+using NameIndex = std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>;
+NameIndex ByName(const std::vector<Object>& objects);
+// The component of an object that has this role, type and size.
+std::optional<std::uint32_t> FindComponent(const Object& object, std::string_view role,
+                                           const ElementType& element, std::uint64_t bytes);
 
 }  // namespace zt::delta::internal

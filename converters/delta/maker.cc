@@ -121,10 +121,8 @@ class Maker final : public DeltaMaker {
         base_(std::move(base)),
         base_path_(base_path),
         kind_(kind),
-        base_id_(KnownId(*base_)) {
-    for (std::uint32_t i = 0; i < base_->objects().size(); ++i)
-      base_objects_.emplace(base_->objects()[i].name, i);
-  }
+        base_id_(KnownId(*base_)),
+        base_objects_(ByName(base_->objects())) {}
 
   TensorSource& source() override { return source_; }
 
@@ -217,16 +215,12 @@ class Maker final : public DeltaMaker {
   // The same component of an object of the base; nullopt if it has another type or size, or cannot
   // be read.
   std::optional<ComponentId> Counterpart(std::uint32_t index, const Component& wanted) const {
-    const Object& object = base_->objects()[index];
-    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-      const Component& component = object.components[c];
-      if (component.role != wanted.role) continue;
-      const ComponentId id{index, c};
-      const bool same = component.element == wanted.element && component.bytes == wanted.bytes;
-      const bool any_order = !base_->sequential(id) || base_->unordered_reader(id) != nullptr;
-      if (same && any_order && base_->CheckReadable(index).ok()) return id;
-    }
-    return std::nullopt;
+    const auto c =
+        FindComponent(base_->objects()[index], wanted.role, wanted.element, wanted.bytes);
+    if (!c) return std::nullopt;
+    const ComponentId id{index, *c};
+    const bool any_order = !base_->sequential(id) || base_->unordered_reader(id) != nullptr;
+    return any_order && base_->CheckReadable(index).ok() ? std::optional(id) : std::nullopt;
   }
 
   // True if an object can be stored as differences from an object of the base.
@@ -463,7 +457,7 @@ class Maker final : public DeltaMaker {
   const std::string base_path_;
   const DigestKind kind_;
   const std::string base_id_;
-  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> base_objects_;
+  const NameIndex base_objects_;
   std::deque<ObjectFlow> objects_;
   std::map<std::pair<const Object*, std::uint32_t>, FlowOf> flows_;
   zt::internal::Mutex base_mutex_;

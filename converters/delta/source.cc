@@ -110,8 +110,7 @@ class DeltaSource final : public WrappedSource {
     if (base_ != nullptr) {
       AddOtherFile(base_path_);
       for (const std::string& file : base_->other_files()) AddOtherFile(file);
-      for (std::uint32_t i = 0; i < base_->objects().size(); ++i)
-        base_objects_.emplace(base_->objects()[i].name, i);
+      base_objects_ = ByName(base_->objects());
     }
     ZT_RETURN_IF_ERROR(Declare());
     ZT_RETURN_IF_ERROR(CountUneven());
@@ -156,7 +155,7 @@ class DeltaSource final : public WrappedSource {
       return InvalidArgument("memory is changed by whole chunks");
     for (std::uint64_t at = 0; at < memory.size(); at += step) {
       const auto chunk = memory.subspan(at, std::min<std::uint64_t>(step, memory.size() - at));
-      ZT_RETURN_IF_ERROR(UpdateChunk(*made, (offset + at) / step, chunk, dry));
+      ZT_RETURN_IF_ERROR(UpdateChunk(id, *made, (offset + at) / step, chunk, dry));
     }
     return OkStatus();
   }
@@ -285,16 +284,12 @@ class DeltaSource final : public WrappedSource {
 
   StatusOr<AnyOrder> FindInBase(std::uint32_t index, const Part& part) const {
     const Object& object = base_->objects()[index];
-    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-      const Component& component = object.components[c];
-      if (component.role != part.role) continue;
-      if (component.element != part.element || component.bytes != part.bytes) break;
-      ZT_RETURN_IF_ERROR(WithFile(base_->CheckReadable(index), base_path_));
-      AnyOrder reader(*base_, {index, c});
-      if (reader.possible()) return reader;
-      return WithFile(Unsupported("a base must be readable in any order"), base_path_);
-    }
-    return Wrong("tensor " + Quote(object.name) + " has another type or shape there");
+    const auto c = FindComponent(object, part.role, part.element, part.bytes);
+    if (!c) return Wrong("tensor " + Quote(object.name) + " has another type or shape there");
+    ZT_RETURN_IF_ERROR(WithFile(base_->CheckReadable(index), base_path_));
+    AnyOrder reader(*base_, {index, *c});
+    if (reader.possible()) return reader;
+    return WithFile(Unsupported("a base must be readable in any order"), base_path_);
   }
 
   Status CountUneven() {
@@ -319,8 +314,7 @@ class DeltaSource final : public WrappedSource {
   // Parts that are those of another object become the same part.
   Status ResolveAliases() {
     std::vector<std::pair<std::shared_ptr<const Made>*, std::shared_ptr<const Made>>> aliases;
-    std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> objects;
-    for (std::size_t i = 0; i < objects_.size(); ++i) objects.emplace(objects_[i].name, i);
+    const NameIndex objects = ByName(objects_);
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       for (auto& made : parts_[i].made) {
         if (!made->part.same_as) continue;
@@ -395,16 +389,20 @@ class DeltaSource final : public WrappedSource {
   }
 
   // A chunk in memory. It is changed only once the result is known to be right.
-  Status UpdateChunk(const Made& made, std::size_t k, std::span<std::byte> memory, bool dry) const {
-    if (dry && made.base) return OkStatus();
+  Status UpdateChunk(ComponentId id, const Made& made, std::size_t k, std::span<std::byte> memory,
+                     bool dry) const {
+    if (dry && base_ != nullptr) return OkStatus();
     const DeltaChunk& chunk = made.part.chunks[k];
     const std::uint64_t held = Xxh3(memory);
     if (held == chunk.result) return OkStatus();
-    const bool of_base = held == chunk.base || chunk.kind == DeltaKind::kPlanes;
-    if (!of_base && !made.base)
-      return InvalidArgument("it has neither the bytes of the base, " +
-                             Described(origin_.base_name, origin_.base_id) +
-                             ", nor those that the delta makes of them");
+    const bool of_base = held == chunk.base;
+    if (!of_base && base_ == nullptr) {
+      const std::string& first = delta_->objects()[made.stored.id().object].name;
+      return InvalidArgument(
+          "it has neither the bytes of the base, " + Described(origin_.base_name, origin_.base_id) +
+          ", nor those that the delta makes of them" +
+          (first == objects_[id.object].name ? "" : "; the delta ties it to " + Quote(first)));
+    }
     if (dry) return OkStatus();
     const Buffer room = pool_.Take(memory.size());
     const std::span<std::byte> fresh = room.bytes();
@@ -431,7 +429,7 @@ class DeltaSource final : public WrappedSource {
   const DeltaOrigin origin_;
   const std::string base_path_, base_id_;
   std::size_t uneven_ = 0;  // see kMostUneven
-  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> base_objects_;
+  NameIndex base_objects_;
   std::vector<Served> parts_;
   struct Held {
     using Key = std::pair<const Made*, std::size_t>;

@@ -188,7 +188,10 @@ class Apply(support.EndToEnd):
         self.path("l").mkdir()
         (self.path("l") / "old.safetensors").symlink_to(old)
         self.refused(delta, self.path("l/old.safetensors"), "it is a link, and would be changed under its other names too", USAGE)
-        # Another base, and one that was changed.
+        # Another base, one that was changed, and one of which nothing is left in the new version.
+        run = {name: (dtype, shape, values(rng, dtype, numpy.prod(shape))) for name, (dtype, shape, _) in model.items()}
+        self.refused(self.delta(self.put("n.safetensors", encode(run)), old), new, "it has neither the bytes of the base", USAGE)
+        delta = self.delta(new, old)
         other = self.in_form("other", "safetensors", same_shapes(rng, fresh))
         self.refused(delta, other, "it has neither the bytes of the base", USAGE)
         data = bytearray(old.read_bytes())
