@@ -251,8 +251,10 @@ Status BoxSource::Add(Object object, std::vector<Box> boxes) {
   return OkStatus();
 }
 
-void BoxSource::AddUnreadable(Object object, const Status& problem) {
-  problems_.emplace(static_cast<std::uint32_t>(objects_.size()), problem);
+void BoxSource::AddUnreadable(Object object, const Status& problem, std::string file) {
+  const auto index = static_cast<std::uint32_t>(objects_.size());
+  problems_.emplace(index, problem);
+  if (!file.empty()) unreadable_.emplace(index, std::move(file));
   objects_.push_back(std::move(object));
   boxes_.emplace_back();
   tallest_.push_back(0);
@@ -279,7 +281,10 @@ std::uint64_t BoxSource::preferred_read(ComponentId id) const {
 }
 
 const std::string& BoxSource::file(ComponentId id) const {
-  if (boxes_.empty() || boxes_[id.object].empty()) return file_;
+  if (boxes_.empty() || boxes_[id.object].empty()) {
+    const auto found = unreadable_.find(id.object);
+    return found == unreadable_.end() ? file_ : found->second;
+  }
   const Box& first = boxes_[id.object][0];
   return first.source->file({first.object, 0});
 }

@@ -55,7 +55,7 @@ class Assembly {
       } else if (const Status same = Compare(entry); same.ok()) {
         kept[entry.places[0].source].push_back(entry.places[0].object);
       } else {
-        whole->AddUnreadable(ObjectAt(entry.places[0]), same);
+        whole->AddUnreadable(ObjectAt(entry.places[0]), same, PathOf(entry.places[0]));
       }
     }
     if (unstated_ > 0) {
@@ -96,9 +96,10 @@ class Assembly {
   const Object& ObjectAt(const Place& place) const {
     return sources_[place.source]->objects()[place.object];
   }
-  std::string FileOf(const Place& place) const {
-    return NameOf(sources_[place.source]->file({place.object, 0}));
+  const std::string& PathOf(const Place& place) const {
+    return sources_[place.source]->file({place.object, 0});
   }
+  std::string FileOf(const Place& place) const { return NameOf(PathOf(place)); }
 
   void FindNames() {
     std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> by_name;
@@ -155,7 +156,7 @@ class Assembly {
                                       std::to_string(entry.places.size()) + " of " +
                                       std::to_string(sources_.size()) + " files");
       }
-      whole.AddUnreadable(std::move(object), status);
+      whole.AddUnreadable(std::move(object), status, PathOf(entry.places[0]));
     }
   }
 

@@ -41,8 +41,8 @@ class BoxSource : public TensorSource {
   // Adds a tensor. Its boxes have its element type and rank. kDataLoss unless they lie within it, do
   // not overlap, and cover it.
   Status Add(Object object, std::vector<Box> boxes);
-  // Adds a tensor that is listed and cannot be read.
-  void AddUnreadable(Object object, const Status& problem);
+  // Adds a tensor that is listed and cannot be read, and one of its files; by default this source's.
+  void AddUnreadable(Object object, const Status& problem, std::string file = {});
   // Adds an attribute of the whole file.
   inline void AddAttribute(const Value::Member& attribute) { attributes_.push_back(attribute); }
 
@@ -64,7 +64,8 @@ class BoxSource : public TensorSource {
   std::uint64_t compared_ = 0, allowed_ = std::uint64_t{1} << 26;
   const std::string format_;
   std::vector<std::vector<Box>> boxes_;
-  std::vector<std::uint64_t> tallest_;  // by object: rows of its tallest box
+  std::vector<std::uint64_t> tallest_;                         // by object: rows of its tallest box
+  std::unordered_map<std::uint32_t, std::string> unreadable_;  // files of objects without boxes
 };
 
 // MergeSources for the files of one checkpoint: objects that are parts of one tensor, by name and

@@ -1,5 +1,6 @@
 """Tensors that several ranks wrote: put together where all parts are there, and refused where they are not."""
 import itertools
+import json
 import math
 import os
 import random
@@ -231,6 +232,22 @@ class Ranks(EndToEnd):
         self.same(self.values(self.written("some", files), "--exclude", "w"), {"b": self.whole(3)})
         listing = self.json("inspect", "--json", self.path("some"))
         self.assertEqual([each["shape"] for each in listing["objects"] if each["name"] == "w"], [[8, 3]])
+
+    def test_errors_name_a_file_that_holds_the_tensor(self):
+        """Not the first of the set, which has other tensors."""
+        plain = [ranks.encode({name: ("F32", (3,), self.whole(3).tobytes() if at < 2 else bytes(12))})
+                 for at, name in enumerate(("b", "c", "c"))]
+        pickled = self.dtensors((0,), mesh=(2,))["rank0.pt"]
+        for folder, files, name in (
+                ("st", {NAME.format(1): ranks.safetensors({"b": ((0,), self.whole(3))})}
+                 | {NAME.format(at + 2): content for at, content in enumerate(self.rows((0, 3), (5, 8)).values())}, NAME.format(2)),
+                ("pt", {"rank0.pt": ranks.torch_file({"b": (self.whole(3), (3,), (1,), (0,), [0], "axes")}), "rank1.pt": pickled}, "rank1.pt"),
+                ("differ", {NAME.format(at + 1): content for at, content in enumerate(plain)} | {
+                    NAME.format(4): ranks.safetensors({"w": ((0,), self.whole(3))})}, NAME.format(2))):
+            source = self.written(folder, files)
+            for inputs in ([source], sorted(source.iterdir())):
+                error = json.loads(self.run_program("convert", "-f", *inputs, "-o", self.path("x.zt"), "--json").stdout)["error"]
+                self.assertEqual((error["exit_status"], error["file"]), (INVALID, str(source / name)), error)
 
     def test_what_one_rank_may_not_have(self):
         """Sets in which a rank has no tensor of a file, and so did not write it."""
