@@ -93,7 +93,12 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards,
   NameList names;
   std::size_t missing = 0;
   for (const std::string& shard : shards) {
-    if (store.Exists((folder / shard).string())) continue;
+    const fs::path path = folder / shard;
+    std::error_code error;
+    // Opening a link tells what it lacks.
+    if (IsUrl(path.string()) ? store.Exists(path.string())
+                             : fs::symlink_status(path, error).type() != fs::file_type::not_found)
+      continue;
     names.Add(shard);
     ++missing;
   }

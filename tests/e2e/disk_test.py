@@ -714,6 +714,24 @@ class Headers(Disk):
                     f"{name}: cannot open what the link leads to, '../../blobs/b1'; in a hub's cache, download the model again"])
             (snapshot / name).unlink()
 
+    def test_links_of_shards_that_lead_nowhere(self):
+        """With an index and without one, what is wrong with the link is said, and not that the shard is missing."""
+        tensors = {"w": ("F32", [2], bytes(8))}
+        for name, index in (("one", None), ("two", "model.safetensors.index.json"), ("three", "model.safetensors.index.fp16.json")):
+            middle = ".fp16" if name == "three" else ""
+            first, second = (f"model-0000{at}-of-00002{middle}.safetensors" for at in (1, 2))
+            self.safetensors(f"{name}/{first}", tensors)
+            if index:
+                self.put(f"{name}/{index}", json.dumps({"weight_map": {"w": first, "b": second}}).encode())
+            link = self.path(name) / second
+            for target, says in (("gone", "cannot open what the link leads to, 'gone'; in a hub's cache, download the model again"),
+                                 (second, "Too many levels of symbolic links")):
+                link.symlink_to(target)
+                for command in (["inspect"], ["convert", "-o", self.path("x.zt")]):
+                    self.fail_with(IO, *command, self.path(name), says=(second, says))
+                link.unlink()
+            self.fail_with(INVALID, "inspect", self.path(name), says="00002")
+
 
 class Removals(Disk):
     """What is taken away from a folder, or from the file that was made of it, is noticed."""
