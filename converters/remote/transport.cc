@@ -85,7 +85,7 @@ struct Try {
   Running exchange;
   CURL* easy;
   curl_slist* fields = nullptr;
-  std::optional<std::uint64_t> proxy_port;  // of the proxy, which no_proxy may except
+  bool proxied = false;
   char error[CURL_ERROR_SIZE] = {};
 };
 
@@ -103,19 +103,16 @@ std::size_t OnBody(char* data, std::size_t size, std::size_t count, void* to) {
                                             : bytes + 1;  // ends the try
 }
 
-// Opens the socket for a redirect from elsewhere, but not to this machine or its link, unless to a
-// proxy: a name may lead anywhere.
+// Opens the socket for a redirect from elsewhere, but not to this machine or its link: a name may
+// lead anywhere.
 curl_socket_t OnSocket(void* from, curlsocktype, curl_sockaddr* to) {
   char text[INET6_ADDRSTRLEN] = {};
   const void* const bytes =
       to->family == AF_INET6
           ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(&to->addr)->sin6_addr)
           : &reinterpret_cast<const sockaddr_in*>(&to->addr)->sin_addr;
-  const Try& attempt = *static_cast<Try*>(from);
-  const unsigned port = ntohs(reinterpret_cast<const sockaddr_in*>(&to->addr)->sin_port);
-  if (::inet_ntop(to->family, bytes, text, sizeof text) == nullptr ||
-      (IsLocal(text) && attempt.proxy_port != port)) {
-    attempt.exchange->shunned = true;
+  if (::inet_ntop(to->family, bytes, text, sizeof text) == nullptr || IsLocal(text)) {
+    static_cast<Exchange*>(from)->shunned = true;
     return CURL_SOCKET_BAD;
   }
   return ::socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
@@ -167,6 +164,21 @@ Status SetFields(const Curl& curl, Try& attempt) {
   return OkStatus();
 }
 
+// True if libcurl asks the host without a proxy, as no_proxy names it or a domain of it.
+bool IsExcepted(const Url& url) {
+  const std::string list = Lower(FirstSet({"no_proxy", "NO_PROXY"}));
+  std::string host = "." + std::string(HostName(url));
+  if (host.ends_with('.')) host.pop_back();
+  for (std::string_view rest = list; !rest.empty();) {
+    std::string_view name = rest.substr(0, rest.find_first_of(", \t"));
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+    while (name.starts_with('.')) name.remove_prefix(1);
+    while (name.ends_with('.')) name.remove_suffix(1);
+    if (name == "*" || (!name.empty() && host.ends_with("." + std::string(name)))) return true;
+  }
+  return false;
+}
+
 // Sets the proxy that libcurl would find in the environment, with its name and password apart:
 // messages of libcurl show the rest. This machine is asked without one.
 void SetProxy(const Curl& curl, Try& attempt) {
@@ -178,10 +190,7 @@ void SetProxy(const Curl& curl, Try& attempt) {
   std::string proxy = url->scheme == "https"
                           ? FirstSet({"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"})
                           : FirstSet({"http_proxy", "all_proxy", "ALL_PROXY"});
-  constexpr std::uint64_t kUsual = 1080;  // where it names none
-  if (!proxy.empty())
-    attempt.proxy_port =
-        NumberOf(WithoutSlashes(proxy).substr(proxy.rfind(':') + 1)).value_or(kUsual);
+  attempt.proxied = !proxy.empty() && !IsExcepted(*url);
   if (const std::size_t at = proxy.rfind('@'); at != proxy.npos) {
     const std::size_t scheme = proxy.find("://"), begin = scheme == proxy.npos ? 0 : scheme + 3;
     const std::string who = proxy.substr(begin, std::max(at, begin) - begin);
@@ -220,9 +229,9 @@ Status SetUp(const Curl& curl, Try& attempt) {
   if (authorities.empty()) authorities = Environment("SSL_CERT_FILE");
   if (!authorities.empty()) set(CURLOPT_CAINFO, authorities.c_str());
   SetProxy(curl, attempt);
-  if (exchange.shuns_local()) {
+  if (exchange.shuns_local() && !attempt.proxied) {
     set(CURLOPT_OPENSOCKETFUNCTION, OnSocket);
-    set(CURLOPT_OPENSOCKETDATA, &attempt);
+    set(CURLOPT_OPENSOCKETDATA, &exchange);
   }
   SetMethod(curl, attempt.easy, exchange.request);
   return SetFields(curl, attempt);
@@ -374,7 +383,7 @@ class Lane {
     curl.easy_getinfo(attempt.easy, CURLINFO_PRIMARY_IP, &address);
     curl.easy_getinfo(attempt.easy, CURLINFO_SIZE_UPLOAD_T, &sent);
     if (redirect != nullptr) end.redirect = redirect;
-    if (address != nullptr && !attempt.proxy_port) end.address = address;
+    if (address != nullptr && !attempt.proxied) end.address = address;
     end.sent = static_cast<std::uint64_t>(sent);
     curl.multi_remove_handle(multi, attempt.easy);
     active.erase(exchange.get());

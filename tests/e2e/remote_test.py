@@ -410,8 +410,10 @@ class Faults(remote_server.Remote):
             self.fail_with(support.IO, "inspect", "-q", first.url("m.safetensors"), says=f"redirects to {there.removesuffix('/web/there.safetensors')}, which is this machine")
             self.assertEqual((len(first.requests), near.requests), (1, []))
             # Nor where there is a proxy, which is not asked for it.
-            self.environment.update(http_proxy="http://127.0.0.1:9/", no_proxy=f"{ours},{name}")
-            self.fail_with(support.IO, "inspect", "-q", first.url("m.safetensors"), says="which is this machine")
+            for proxy, excepted in (("127.0.0.1:9", f"{ours},{name}"), (near.origin, f"{ours}, .{name.upper()}."), (near.origin, "*")):
+                self.environment.update(http_proxy=proxy, no_proxy=excepted)
+                self.fail_with(support.IO, "inspect", "-q", first.url("m.safetensors"), says="which is this machine")
+            self.assertEqual(near.requests, [])
             self.environment.update(http_proxy="", no_proxy="*")
             # From there to itself, and from this machine to this machine, it is followed.
             first.fault = lambda request: Answer(302, {"Location": "/web/there.safetensors"}) if request.path != "/web/there.safetensors" else None
