@@ -431,8 +431,8 @@ class Upload final : public Sink {
       const int status = answer.head.status;
       const std::string code = XmlText(answer.text, "Code");
       const bool silent = answer.ok() && XmlRoot(answer.text) != "Error";
-      doubt = doubt || silent || answer.lost || answer.resent;
-      const There there = Look(total);
+      doubt = doubt || answer.ok() || answer.lost || answer.resent;
+      const There there = Look(request, total);
       if (there == There::kOurs) return OkStatus();
       const bool known = there != There::kUnknown;
       if (answer.status.ok() && status == 412 && (known || !doubt)) return Exists();
@@ -447,7 +447,8 @@ class Upload final : public Sink {
         std::this_thread::sleep_for(kPause * (1 << tries));  // as a 200 with an error inside wants
         continue;
       }
-      unknown_ = known ? answer.lost || (silent && !id_.empty()) : doubt;
+      const bool ended = doubt && code == "NoSuchUpload" && there == There::kOther;
+      unknown_ = known ? answer.lost || ended || (silent && !id_.empty()) : doubt;
       const Status why = id_.empty()
                              ? Refused(answer, "PUT")
                              : Refused(answer, "the completion", "a CompleteMultipartUploadResult");
@@ -475,16 +476,20 @@ class Upload final : public Sink {
 
   // What is there under the name of the object: that of this upload, another, or nothing.
   enum class There : std::uint8_t { kOurs, kOther, kNothing, kUnknown };
-  There Look(std::uint64_t total) {
+  There Look(const S3Request& request, std::uint64_t total) {
     const auto answer = Head();
     if (answer.ok() && answer->head.status == 404) return There::kNothing;
     if (!answer.ok() || !answer->ok()) return There::kUnknown;
     const auto size = NumberOf(answer->head.Find("content-length"));  // not every store says it
     if (size && *size != total) return There::kOther;
-    // What an earlier run began has its mark.
-    if (resumed_ && answer->head.Find("etag") != JoinedEtag(parts_)) return There::kUnknown;
-    const bool ours = resumed_ || answer->head.Find("x-amz-meta-ztstream-upload") == mark_;
-    return ours ? There::kOurs : There::kOther;
+    const std::string_view mark = answer->head.Find("x-amz-meta-ztstream-upload");
+    if (mark == mark_) return There::kOurs;
+    // What an earlier run began has its mark, and not every store keeps marks.
+    if (!resumed_ && !mark.empty()) return There::kOther;
+    const std::string etag(answer->head.Find("etag"));
+    const bool same =
+        id_.empty() ? HasBytes({total, etag}, request.body) : etag == JoinedEtag(parts_);
+    return same ? There::kOurs : resumed_ || !overwrite_ ? There::kUnknown : There::kOther;
   }
 
   // For a store that received no checksums: checks the size of the object and its last bytes.

@@ -191,6 +191,19 @@ def sizeless(place):
     return fault
 
 
+def markless(place, etag=None):
+    """The object is published, that is answered 500, and HEAD does not give its mark, or its MD5."""
+    def change(answer):
+        answer.headers.pop("x-amz-meta-ztstream-upload", None)
+        answer.headers["ETag"] = etag or answer.headers.get("ETag", "")
+
+    def fault(test, request):
+        if request.method == "HEAD" and test.objects:
+            return Change(change)
+        return Change(lambda answer: setattr(answer, "status", 500)) if place[1](request) and not test.objects else None
+    return fault
+
+
 def nowhere(test, request):
     return Answer(302, {"Location": request.path})
 
@@ -294,6 +307,10 @@ TABLE = [
     Row("completed, the answer is lost", COMPLETE, lambda test, request: Drop()),
     *(Row(f"{what} is done, the answer is lost, HEAD says no size", place, sizeless(request), ALWAYS) for what, place, request in (
         ("completion", ALL, COMPLETE), ("a PUT", ALL_SMALL, PUT))),
+    *(Row(f"{what} is done, answered 500, HEAD gives no mark", place, markless(request), ALWAYS) for what, place, request in (
+        ("completion", ALL, COMPLETE), ("a PUT", ALL_SMALL, PUT))),
+    *(fails(f"{what} is done, answered 500, HEAD gives no mark and no MD5", place, markless(request, '"kms"'), IO, "is not known", output="whole")
+      for what, place, request in (("completion", ALL, COMPLETE), ("a PUT", ALL_SMALL, PUT))),
     Row("not completed, the connection ends", COMPLETE, Answer(drop=True)),
     Row("completed, then the upload is gone", COMPLETE, lambda test, request: Change(lambda answer: (
         setattr(answer, "status", 404), setattr(answer, "body", error(404, "NoSuchUpload").body)))),
@@ -319,6 +336,8 @@ TABLE = [
     fails("completed, the answer is lost, it may not be looked at", ALL, write_only(Drop), IO, "is not known", output="whole"),
     fails("completed, the answer is too long, it may not be looked at", ALL, write_only(lambda: Change(
         lambda answer: setattr(answer, "body", b" " * (9 * MIB) + answer.body))), IO, "is not known", output="whole"),
+    fails("completed, an error is inside 200, it may not be looked at", ALL, write_only(lambda: Change(
+        lambda answer: setattr(answer, "body", REFUSED.body))), IO, "is not known", output="whole"),
     fails("not completed, and it may not be looked at", ALL, write_only(lambda: error(403, "AccessDenied")), IO, "do not allow it"),
     fails("a PUT is done, its answer is lost, it may not be looked at", ALL_SMALL, write_only(Drop), IO, "is not known", output="whole"),
     fails("it exists, and may not be looked at", ALL_SMALL, write_only(lambda: error(412, "PreconditionFailed")), EXISTS, "exists already"),
