@@ -572,18 +572,15 @@ int ConvertEach(const Args& args) {
   }
   if (const Status apart = CheckApart(runs); !apart.ok()) return Fail(args, apart);
   std::error_code error;
-  const std::vector<fs::path> made = MissingFolders(args.output);
   if (!args.dry_run && !IsUrl(args.output)) fs::create_directories(args.output, error);
   if (error) return Fail(args, WithFile(IoError(error.value(), "cannot make"), args.output));
   int first = 0;
   for (const Args& run : runs) {
     Begun();
-    if (Ended() && first != 0) break;
-    const int status = Ended() ? Fail(args, Cancelled("interrupted")) : ConvertOne(run);
+    if (Ended()) return first == 0 ? Fail(args, Cancelled("interrupted")) : first;
+    const int status = ConvertOne(run);
     if (first == 0) first = status;
   }
-  if (first == 0) return first;
-  for (const fs::path& folder : made) fs::remove(folder, error);  // if it is empty
   return first;
 }
 

@@ -20,8 +20,6 @@ NumberedOptions FilesAtOnce(const Args& args, TensorSource& source,
                             std::span<const ComponentId> read, std::uint64_t frame_bytes);
 // An error if the folder of `output` is missing. Called before any work is done.
 Status CheckFolderOf(const std::string& output);
-// The folder at `path` and those above it that are not there, the innermost first.
-std::vector<std::filesystem::path> MissingFolders(const std::string& path);
 // CheckFolderOf; kAlreadyExists if `output` is an existing file that may not be replaced.
 Status CheckOutput(const std::string& output, bool force);
 

@@ -67,15 +67,6 @@ Status CheckFolderOf(const std::string& output) {
                   output);
 }
 
-std::vector<std::filesystem::path> MissingFolders(const std::string& path) {
-  std::vector<std::filesystem::path> missing;
-  std::error_code error;
-  for (std::filesystem::path at = path; at.has_relative_path(); at = at.parent_path()) {
-    if (!std::filesystem::exists(std::filesystem::symlink_status(at, error))) missing.push_back(at);
-  }
-  return missing;
-}
-
 Status CheckOutput(const std::string& output, bool force) {
   if (output.ends_with('/'))
     return WithFile(InvalidArgument("the output is a folder; name a file"), output);

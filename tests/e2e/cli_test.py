@@ -531,19 +531,6 @@ class NamesAndRules(support.EndToEnd):
                             ([first, "-"], "give -o OUT/, and no pipes"), ([first, "--shards", "2"], "--each writes one file an input")):
             self.fail_with(USAGE, "convert", "--each", *words, "-o", "o/", says=says)
 
-    def test_each_leaves_no_empty_folder(self):
-        good = self.safetensors("good.safetensors", ONE)
-        self.put("bad.safetensors", b"no")
-        for inputs, status in ((["gone"], IO), (["gone", "bad.safetensors"], IO), (["bad.safetensors"], INVALID)):
-            self.expect(status, "convert", "--each", *inputs, "-o", "made/by/it/")
-            self.assertFalse(os.path.lexists(self.path("made")))
-        self.expect(IO, "convert", "--each", "gone", good, "-qo", "made/by/it/")
-        self.assertEqual(os.listdir(self.path("made/by/it")), ["good.zt"])
-        self.path("empty").mkdir()
-        self.expect(IO, "convert", "--each", "gone", "-o", "empty/more")
-        self.assertEqual(os.listdir(self.path("empty")), [])  # it was there
-        self.expect(IO, "convert", "--each", good, "-o", "bad.safetensors/more")
-
     def test_each_and_other_inputs(self):
         """No run of --each writes over what another reads."""
         first = self.safetensors("w.safetensors", {"w": ("U8", [1], b"1")})
