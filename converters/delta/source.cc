@@ -44,7 +44,6 @@ class AnyOrder {
         apart_ != nullptr ? apart_->Read(offset, out) : source_->Read(id_, offset, out);
     return AtTensor(*source_, id_, status);
   }
-  TensorSource& source() const { return *source_; }
   ComponentId id() const { return id_; }
 
  private:

@@ -125,12 +125,6 @@ std::size_t MostContent(std::size_t chunk) {
   return 1 + kMostGroups * (kGroupHead + 1) + chunk + chunk / 128 + 64;
 }
 
-// The content of a frame of differences: heads of groups, then for each group gaps and planes.
-struct Content {
-  std::size_t bytes = 0;
-  std::vector<std::size_t> pieces;
-};
-
 // The fewest groups of kLeastGroup elements or more, of neighbouring keys.
 std::vector<Group> ChooseGroups(const std::uint32_t (&counts)[256],
                                 const std::uint32_t (&changed)[256]) {
@@ -152,9 +146,10 @@ std::vector<Group> ChooseGroups(const std::uint32_t (&counts)[256],
   return groups;
 }
 
-// Fills scratch.content with the content of a frame.
-Content LayOut(const ElementType& element, std::span<const std::byte> old,
-               std::span<const std::byte> fresh, Scratch& scratch) {
+// Fills scratch.content with the content of a frame: heads of groups, then for each group gaps and
+// planes. The sizes of these pieces.
+std::vector<std::size_t> LayOut(const ElementType& element, std::span<const std::byte> old,
+                                std::span<const std::byte> fresh, Scratch& scratch) {
   const std::size_t width = ByteWidth(element.dtype), elements = old.size() / width;
   old = ToHost(old, width, scratch.swapped[0]);
   fresh = ToHost(fresh, width, scratch.swapped[1]);
@@ -177,19 +172,16 @@ Content LayOut(const ElementType& element, std::span<const std::byte> old,
   kernel::PackGroups(Octets(old.data()), Octets(fresh.data()), elements, width, key, packed.data(),
                      packed.size());
 
-  Content content;
-  content.pieces.push_back(1 + kGroupHead * groups.size());
-  std::byte* const out = Room(scratch.content, MostContent(old.size()));
-  std::byte* at = out + content.pieces[0];
-  std::byte* head = out;
+  std::vector<std::size_t> pieces = {1 + kGroupHead * groups.size()};
+  std::byte* head = Room(scratch.content, MostContent(old.size()));
+  std::byte* at = head + pieces[0];
   *head++ = static_cast<std::byte>(groups.size() - 1);
   const auto add = [&](std::size_t bytes) {
     at += bytes;
-    if (bytes > 0) content.pieces.push_back(bytes);
+    if (bytes > 0) pieces.push_back(bytes);
   };
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const kernel::DeltaGroup& each = packed[g];
-    head[0] = static_cast<std::byte>(groups[g].last_key);
+  for (const kernel::DeltaGroup& each : packed) {
+    head[0] = static_cast<std::byte>(each.last_key);
     zt::internal::StoreLittle(each.value_count, 4, head + 1);
     zt::internal::StoreLittle(each.gap_count, 4, head + 5);
     head += kGroupHead;
@@ -201,8 +193,7 @@ Content LayOut(const ElementType& element, std::span<const std::byte> old,
     AsOneGroup(SplitPlanes, values, at, width);
     for (std::size_t p = 0; p < width; ++p) add(each.value_count);
   }
-  content.bytes = static_cast<std::size_t>(at - out);
-  return content;
+  return pieces;
 }
 
 const FrameEncoder& Matches() {
@@ -283,11 +274,12 @@ StatusOr<DeltaChunk> EncodeDelta(const ElementType& element, std::span<const std
   DeltaChunk chunk;
   if (old.empty() || std::memcmp(old.data(), fresh.data(), old.size()) == 0) return chunk;
   const auto encode = [&](Scratch& scratch) -> Status {
-    const Content content = LayOut(element, old, fresh, scratch);
-    const std::span<const std::byte> bytes(scratch.content.data(), content.bytes);
-    ZT_ASSIGN_OR_RETURN(std::size_t size, EncodePieces(bytes, content.pieces, out));
+    const std::vector<std::size_t> pieces = LayOut(element, old, fresh, scratch);
+    const std::span<const std::byte> bytes(
+        scratch.content.data(), std::accumulate(pieces.begin(), pieces.end(), std::size_t{0}));
+    ZT_ASSIGN_OR_RETURN(std::size_t size, EncodePieces(bytes, pieces, out));
     chunk.kind = DeltaKind::kDifferences;
-    chunk.content = static_cast<std::uint32_t>(content.bytes);
+    chunk.content = static_cast<std::uint32_t>(bytes.size());
     const auto keep = [&](std::size_t made, DeltaKind kind, std::size_t holds) {
       if (made >= size) return;
       size = made;
@@ -297,9 +289,9 @@ StatusOr<DeltaChunk> EncodeDelta(const ElementType& element, std::span<const std
     };
     const std::span<std::byte> room(Room(scratch.frame, out.size()), out.size());
     // Huffman codes, of a bit or more, may be far above what the bytes hold.
-    if (content.bytes < 65536 || size * 16 < content.bytes * 3) {
+    if (bytes.size() < 65536 || size * 16 < bytes.size() * 3) {
       ZT_ASSIGN_OR_RETURN(const std::size_t matched, Matches().Encode({}, bytes, room));
-      keep(matched, DeltaKind::kDifferences, content.bytes);
+      keep(matched, DeltaKind::kDifferences, bytes.size());
     }
     if (size > fresh.size() / 2) {
       static const FrameEncoder* const planes = PlanesCodec().MakeEncoder({}).release();
