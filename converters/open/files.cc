@@ -61,6 +61,12 @@ std::string StemOf(const std::string& name) {
   return stem;
 }
 
+// The pattern of the set of shards that a file is of; empty if it is none.
+std::string SetOf(const std::string& name) {
+  const auto shard = ParseShardName(name, fs::path(name).extension().string());
+  return shard ? shard->set : "";
+}
+
 // The parsed words of --files.
 struct FileChoice {
   bool all = false;  // given explicitly
@@ -129,7 +135,11 @@ class FolderListing {
     std::ranges::for_each(source.part_files(), add);
     std::ranges::sort(weights_);
     weights_.erase(std::unique(weights_.begin(), weights_.end()), weights_.end());
-    for (const std::string& name : weights_) stems_.insert(StemOf(name));
+    for (const std::string& name : weights_) {
+      stems_.insert(StemOf(name));
+      sets_.insert(SetOf(name));
+    }
+    sets_.erase("");
     taken_.insert(weights_.begin(), weights_.end());
   }
 
@@ -151,6 +161,14 @@ class FolderListing {
   }
 
   const std::vector<FolderEntry>& files() const { return files_; }
+  // For weights whose files are not restored: then parts of their sets would be in the way.
+  void LeaveOutEmptyShards() {
+    std::erase_if(files_, [&](const FolderEntry& file) {
+      const bool empty = IsEmptyShard(file.path);
+      if (empty) LeaveOut(file.path, "it has no tensors");
+      return empty;
+    });
+  }
   // The files of weights that the source reads, relative to the folder.
   const std::vector<std::string>& weights() const { return weights_; }
   // Warns of files that are left out, or are not what they should be.
@@ -166,6 +184,8 @@ class FolderListing {
          " are left out: they have more than 64 MiB", Advice::kFiles);
     warn(made_, " is left out: .zt files are made of a folder, and this one has other tensors",
          " are left out: .zt files are made of a folder, and these have other tensors");
+    warn(lost_, " is left out, whether or not it holds weights: it is no file that can go along",
+         " are left out, whether or not they hold weights: they are no files that can go along");
     warn(pointers_, " is a Git LFS pointer instead of the file; run 'git lfs pull' in the clone",
          " are Git LFS pointers instead of the files; run 'git lfs pull' in the clone");
   }
@@ -179,6 +199,12 @@ class FolderListing {
   void LeaveOut(const std::string& name, std::string why,
                 std::optional<Advice> advice = std::nullopt) {
     if (options_.left_out != nullptr) options_.left_out->push_back({name, std::move(why), advice});
+  }
+
+  // Leaves out what may be weights: not without a warning.
+  void Lose(const std::string& name, std::string why, std::optional<Advice> advice = std::nullopt) {
+    if (IsNamedLikeWeights(name)) lost_.push_back(name);
+    LeaveOut(name, std::move(why), advice);
   }
 
   // What lies in the folder or below it.
@@ -231,14 +257,15 @@ class FolderListing {
     // The index of a distributed checkpoint.
     if (source_.format() == "torch" && name == ".metadata") return;
     const bool asked = Matches(choice_, name);
-    if (!choice_.patterns.empty() && !asked) return LeaveOut(name, kNotNamed);
+    if (!choice_.patterns.empty() && !asked && !IsEmptyShard(name))
+      return LeaveOut(name, kNotNamed);
     if (!asked && file.starts_with('.') && (file != ".metadata" || file == name))
       return LeaveOut(name, kHidden);
     if (!asked && IsDigestOfShard(file)) return LeaveOut(name, "it is the digest of a shard");
     FolderEntry entry{.path = name, .bytes = candidate.bytes, .executable = false};
     if (!IsUrl(folder_) && !Measure(entry)) return;
     if (!asked && !IsWanted(entry)) return;
-    if (const Status fit = paths_.Add(name); !fit.ok()) return LeaveOut(name, Fact(fit));
+    if (const Status fit = paths_.Add(name); !fit.ok()) return Lose(name, Fact(fit));
     if (IsPointer(entry)) pointers_.push_back(name);
     taken_.insert(name);
     files_.push_back(std::move(entry));
@@ -264,6 +291,10 @@ class FolderListing {
     large_.push_back(name + " (" + HumanBytes(entry.bytes) + ")");
     return refuse("it has " + HumanBytes(entry.bytes) + ", more than 64 MiB");
   }
+
+  // True for a file that is not read and is one of a set that is: it has no tensors, and the set is
+  // not whole without it.
+  bool IsEmptyShard(const std::string& name) const { return sets_.contains(SetOf(name)); }
 
   // True if a shard that the index names is among the weights or files; or if it is no index.
   bool HasItsShards(const std::string& name) const {
@@ -335,13 +366,12 @@ class FolderListing {
   bool Measure(FolderEntry& entry) {
     const fs::path path = fs::path(folder_) / entry.path;
     const auto refuse = [&](std::string why) {
-      LeaveOut(entry.path, std::move(why));
+      Lose(entry.path, std::move(why));
       return false;
     };
     if (const Status inside = CheckStaysInside(folder_, entry.path, options_); !inside.ok()) {
       const std::vector<Advice> advice = AdviceOf(inside);
-      LeaveOut(entry.path, Fact(inside),
-               advice.empty() ? std::nullopt : std::optional(advice.front()));
+      Lose(entry.path, Fact(inside), advice.empty() ? std::nullopt : std::optional(advice.front()));
       return false;
     }
     std::error_code error;
@@ -360,10 +390,11 @@ class FolderListing {
   const SourceOptions& options_;
   std::vector<std::string> weights_;  // sorted, relative to the folder
   std::set<std::string> stems_;       // of them
+  std::set<std::string> sets_;        // of shards that they are of
   std::set<std::string> taken_;       // weights and files
   std::unordered_map<std::string_view, const Object*, zt::internal::NameHash> ours_;  // on demand
   std::vector<FolderEntry> files_;
-  std::vector<std::string> large_, made_, pointers_;  // see Warnings
+  std::vector<std::string> large_, made_, lost_, pointers_;  // see Warnings
   FilePaths paths_;
 };
 
@@ -445,6 +476,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
   if (single_input && source->part_files().empty()) {
     ZT_ASSIGN_OR_RETURN(attributes, KeepWeightFiles(folder, listing, *options.store));
   }
+  if (attributes.empty()) listing.LeaveOutEmptyShards();
   if (listing.files().empty() && attributes.empty()) return source;
   std::vector<std::unique_ptr<TensorSource>> both;
   both.push_back(std::move(source));
@@ -479,8 +511,16 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
       ZT_RETURN_IF_ERROR(LeaveOutAll(path, *source, choice, options, why, advice));
     }
   }
+  // A file that is one of a set of weights is a shard without tensors.
+  std::set<std::string> sets;
+  const auto weights = FindWeightFiles(source->attributes(), {});  // which may be refused later
+  if (weights.ok()) {
+    for (const WeightFile& each : *weights) sets.insert(SetOf(each.path));
+  }
+  sets.erase("");
   const auto keep = [&](const std::string& file) {
-    const bool stays = !none && (choice.patterns.empty() || Matches(choice, file));
+    const bool stays =
+        !none && (choice.patterns.empty() || Matches(choice, file) || sets.contains(SetOf(file)));
     if (!stays && options.left_out != nullptr)
       options.left_out->push_back({file, none ? why : kNotNamed, none ? advice : std::nullopt});
     return stays;

@@ -732,6 +732,47 @@ class Headers(Disk):
                 link.unlink()
             self.fail_with(INVALID, "inspect", self.path(name), says="00002")
 
+    def test_weights_that_cannot_go_along_are_named(self):
+        """Their paths, or what they are, do not allow it: the count of files that are left out would not tell."""
+        self.safetensors("f/model.safetensors", weights("a"))
+        other = pickle_assembler.checkpoint(weights("b"))
+        names = ["a\\b.bin", "sub/c\\d.pt", "gone.bin", "sub/loop.safetensors", "away.pth"]
+        self.put("f/a\\b.bin", other)
+        self.put("f/sub/c\\d.pt", other)
+        self.put("outside.pth", other)
+        for name, target in (("gone.bin", "nowhere"), ("sub/loop.safetensors", "loop.safetensors"), ("away.pth", "../outside.pth"),
+                             ("notes.txt", "nowhere")):
+            (self.path("f") / name).symlink_to(target)
+        for words in ([], ["--files", "all"]):
+            process = self.expect(DONE, "convert", "f", "-o", "m.zt", "-f", *words)
+            warning, = (line for line in process.stderr.decode().splitlines() if "whether or not they hold weights" in line)
+            for name in names:
+                self.assertIn(name, warning)
+            self.assertNotIn("notes.txt", warning)
+        self.assertIn(b"left out", self.expect(DONE, "convert", "f", "-o", "m.zt", "-f", "--follow-links").stderr)
+
+    def test_shards_without_tensors_go_along_whatever_files_are_asked_for(self):
+        """Without them the folder that comes back would not be whole."""
+        for folder, index in (("bare", {}), ("full", {"a": 1, "b": 3})):
+            for at, held in ((1, weights("a")), (2, {}), (3, weights("b"))):
+                self.safetensors(f"{folder}/model-0000{at}-of-00003.safetensors", held)
+            if index:
+                self.text(f"{folder}/model.safetensors.index.json", {"weight_map": {
+                    name: f"model-0000{at}-of-00003.safetensors" for name, at in index.items()}})
+            self.text(f"{folder}/config.json", {})
+            for words in (["--files", "*.txt"], ["--files", "none"], [],
+                          ["--files", "config.json", *(["--files", "*.index.json"] if index else [])]):
+                self.succeed("convert", folder, "-o", "m.zt", "-fq", *words)
+                self.succeed("extract", "m.zt", "-o", "back/", "--to", "safetensors", "-fq")
+                self.succeed("inspect", "back")
+                self.expect(DIFFERS if words[1:] in (["*.txt"], ["none"]) else DONE, "diff", "back", folder)
+                shutil.rmtree(self.path("back"))
+        # A name that cannot be restored: then none is, and no shard stays alone.
+        self.safetensors("bare/a\\b.safetensors", weights("c"))
+        self.expect(DONE, "convert", "bare", "-o", "m.zt", "-fv", says="model-00002-of-00003.safetensors: left out: it has no tensors")
+        self.succeed("extract", "m.zt", "-o", "back/", "--to", "safetensors", "-fq")
+        self.assertEqual(sorted(self.read(self.path("back"))), ["config.json", "model.safetensors"])
+
 
 class Removals(Disk):
     """What is taken away from a folder, or from the file that was made of it, is noticed."""
