@@ -189,7 +189,7 @@ def planes(bench, options):
     bench.once(["zstd", "-q", "-f", "-1", f"-T{CPUS}", source, "-o", theirs])
     decoded = bench.compare(None, {
         "zstd -d, to nowhere": ["zstd", "-q", "-f", "-d", theirs, "-o", "/dev/null"],
-        **{f"ztstream {threads} from {level}, to nowhere": bench.convert(path, threads, "--digest", "none", out="/dev/null")
+        **{f"ztstream {threads} from {level}, to nowhere": bench.decode(path, threads)
            for threads in ("-T1", "-T2") for level, path in packed.items()}}, options.runs)
     for row in decoded:
         row["input"] = os.path.getsize(source)  # rates are of decoded bytes
@@ -347,11 +347,10 @@ def decode(bench, options):
     packed, theirs = bench.path("packed.zt"), bench.path("packed.zst")
     bench.once(bench.convert(source, "--zstd", out=packed))
     bench.once(["zstd", "-q", "-f", "-1", f"-T{CPUS}", source, "-o", theirs])
-    to_nowhere = ["--digest", "none"]
     rows = bench.compare(None, {
         "zstd -d, to nowhere": ["zstd", "-q", "-f", "-d", theirs, "-o", "/dev/null"],
-        "ztstream -T1 from compressed, to nowhere": bench.convert(packed, "-T1", *to_nowhere, out="/dev/null"),
-        "ztstream -T2 from compressed, to nowhere": bench.convert(packed, "-T2", *to_nowhere, out="/dev/null")},
+        "ztstream -T1 from compressed, to nowhere": bench.decode(packed, "-T1"),
+        "ztstream -T2 from compressed, to nowhere": bench.decode(packed, "-T2")},
         options.runs)
     for row in rows:
         row["input"] = os.path.getsize(source)  # rates are of decoded bytes

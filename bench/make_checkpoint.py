@@ -3,7 +3,8 @@
 
   make_checkpoint.py SIZE OUT                 bf16 weights, Gaussian (sigma 0.02), in the shapes of a decoder
   make_checkpoint.py SIZE OUT --kind KIND     bf16, f32, f16, fp8 (e4m3), int4 (two in a byte), pruned (bf16, 80 % zeros),
-                                              ternary (bf16 of three values) or random (bytes no compressor shrinks)
+                                              ternary (bf16 of three values), trained (bf16, drawn from the weights of
+                                              tests/data/real) or random (bytes no compressor shrinks)
   make_checkpoint.py SIZE OUT --sparse        holes: any size at once, no disk; every byte reads as zero
   make_checkpoint.py llama-3.2-1b OUT         the shapes of Llama-3.2-1B, 2.5 GB as bf16
   --tensor-bytes N    equal tensors of about N bytes each instead of a decoder's (e.g. 10KB for many small ones)
@@ -24,7 +25,7 @@ import struct
 import sys
 
 DTYPES = {"bf16": "BF16", "f32": "F32", "f16": "F16", "fp8": "F8_E4M3", "int4": "U8", "pruned": "BF16", "ternary": "BF16",
-          "random": "BF16"}
+          "trained": "BF16", "random": "BF16"}
 WIDTH = {"BF16": 2, "F32": 4, "F16": 2, "F8_E4M3": 1, "U8": 1}
 BLOCK = 8 << 20  # bytes drawn at once, each block from a seed of its own
 
@@ -114,11 +115,26 @@ def table_of(numpy, kind):
     return numpy.where(numpy.arange(1 << 16) & 1, scale[numpy.arange(1 << 16) >> 1 & 1], 0).astype("<u2")
 
 
+def trained_tensors(numpy):
+    """The weights of a trained model: a float32 array for each tensor of at least 2,048 values."""
+    content = (pathlib.Path(__file__).resolve().parents[1] / "tests/data/real/ppocr-cls.safetensors").read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:start])
+    header.pop("__metadata__", None)
+    data = [numpy.frombuffer(content[start:][slice(*entry["data_offsets"])], "<f4") for entry in header.values()]
+    return [values for values in data if values.size >= 2048]
+
+
 def block(numpy, kind, seed, number, size, table):
     """Bytes [BLOCK * number, BLOCK * number + size) of the values."""
     random = numpy.random.default_rng((seed, number))
     if kind == "random":
         return random.bytes(size)
+    if kind == "trained":
+        # Each block is of one tensor. Its values are moved by less than a step of bf16, so that none is there twice as it is.
+        values = random.choice(table[number % len(table)], BLOCK // 2)
+        values *= random.uniform(1 - 2 ** -8, 1 + 2 ** -8, values.size).astype(numpy.float32)
+        return to_bf16(numpy, values).tobytes()[:size]
     if table is not None:
         return table[numpy.frombuffer(random.bytes(BLOCK * 2 // table.itemsize), numpy.uint16)].tobytes()[:size]
     values = random.standard_normal(BLOCK // (4 if kind == "f32" else 2), dtype=numpy.float32)
@@ -135,7 +151,8 @@ def block(numpy, kind, seed, number, size, table):
 def fill(path, start, size, kind, seed):
     """Writes `size` bytes of values at `start`, each processor its share of the blocks."""
     import numpy
-    table = table_of(numpy, kind) if kind in ("fp8", "int4", "ternary") else None
+    table = (table_of(numpy, kind) if kind in ("fp8", "int4", "ternary") else
+             trained_tensors(numpy) if kind == "trained" else None)
     blocks, workers = -(-size // BLOCK), min(len(os.sched_getaffinity(0)), 16)
 
     def share(worker):

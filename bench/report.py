@@ -10,16 +10,13 @@ LIMIT_MIB = 96
 DETAILS = "<!-- details -->"
 # One look for each contender in every picture; the colours are Okabe and Ito's, told apart by the colour-blind too.
 COLORS = {"cp": "#999999", "numpy.save": "#CC79A7", "safetensors (Python)": "#000000", "zstd -1": "#009E73",
-          "ztstream": "#0072B2", "ztstream --zstd": "#D55E00", "ztstream --zstd=huffman": "#E69F00",
-          "ztstream --zstd=planes": "#661100",
+          "ztstream": "#0072B2", "ztstream --zstd": "#D55E00", "ztstream --zstd=planes": "#661100",
           "reference": "#56B4E9", "reference --compress": "#F0E442"}
 SETTINGS = {"raw": ("ztstream", "o"), "--zstd": ("ztstream --zstd", "s"),
-            "--zstd=huffman": ("ztstream --zstd=huffman", "^"),
             "--zstd=planes": ("ztstream --zstd=planes", "D")}
 # Who is compared with whom: those that copy with cp, those that compress with zstd.
 COPIES = ["cp", "numpy.save", "safetensors (Python)", "reference", "ztstream"]
-COMPRESSES = ["zstd -1", "reference --compress", "ztstream --zstd", "ztstream --zstd=huffman",
-              "ztstream --zstd=planes"]
+COMPRESSES = ["zstd -1", "reference --compress", "ztstream --zstd", "ztstream --zstd=planes"]
 
 
 def rate(row):
@@ -122,6 +119,27 @@ def workers_table(rows):
                    f"{by[counts[-1]]['feeds']:.0f}" if counts[-1] in by else ""] for (name, tensors), by in found.items()])
 
 
+def main_table(results):
+    """What a user asks first: size, and how fast bf16 is written and read again."""
+    written = {row["name"]: row for row in measured(section(results, "throughput").get("bf16/warm, synced", {}).get("rows", []))}
+    read = {way: max(measured(step["rows"]), key=rate) for way, step in section(results, "threads").items() if measured(step["rows"])}
+    out = []
+    for option, name in (("", "raw"), ("--zstd", "zstd"), ("--zstd=planes", "planes")):
+        if (row := written.get(f"ztstream {option}".strip())) and (back := read.get(f"extract of {name}")):
+            # of what is decoded, whatever the size of the file that is read
+            out.append([f"`{option}`" if option else "uncompressed", f"{100 * row['output'] / row['input']:.0f} %", f"{rate(row) / 1000:.1f} GB/s",
+                        f"{row['input'] / back['median'] / 1e9:.1f} GB/s"])
+    return table(["bf16 weights, 1 GB", "size", "written, on the disk", "read, to nowhere"], out) if out else []
+
+
+def days(results):
+    """{day: the steps measured on it}, in order."""
+    found = {}
+    for name, step in results["steps"].items():
+        found.setdefault(step.get("date") or results["machine"].get("date", "a day before"), []).append(name)
+    return dict(sorted(found.items()))
+
+
 def start_of_python(results):
     """What Python takes before it does anything: it is in the rows of programs in Python."""
     rows = measured(results["steps"].get("goals/start", {}).get("rows", []))
@@ -140,7 +158,7 @@ def joined(out):
 def document(results, pictures, notes):
     """The text of BENCHMARKS.md: what a user asks."""
     first, _, rest = ("\n" + notes).partition("\n## ")
-    out = ["# Benchmarks", "", *[line for line in [first.strip(), ""] if first.strip()]]
+    out = ["# Benchmarks", "", "How fast is it?", "", *main_table(results), *[line for line in [first.strip(), ""] if first.strip()]]
     out += ["## How fast is each way?", "", "Warm: the input is in the page cache, and the output is not synced.", ""]
     out += workloads_table({name: step for name, step in section(results, "throughput").items() if name.endswith("/warm")})
     for name, text in (("throughput", "Throughput of every contender by workload"),
@@ -159,7 +177,7 @@ def document(results, pictures, notes):
     rows = goals_rows(results)
     machine = results["machine"]
     out += ["## How was it measured?", "",
-            f"By `bench/compare.py` on {machine.get('date')}: {machine.get('processor')}, {machine.get('memory')}, {machine.get('file system')}. Figures are",
+            f"By `bench/compare.py` on {' and '.join(days(results))}: {machine.get('processor')}, {machine.get('memory')}, {machine.get('file system')}. Figures are",
             f"medians; ratios move less with the machine than times. {sum(row[-1].startswith('met') for row in rows)} of {len(rows)} goals are met.",
             "[Details](benchmarks/details.md) has all of them, and cold and synced runs.", ""]
     return joined(out + ["## " + rest.strip()] * bool(rest))
@@ -173,6 +191,8 @@ def details(results, pictures, notes):
     out += table(["machine", ""], [*((key, str(value).partition(";")[0]) for key, value in results["machine"].items()),
                                    *results["settings"].items(),
                                    ("load average", f"{min(loads)} to {max(loads)}")])
+    if len(days(results)) > 1:
+        out += table(["day", "measured"], [[day, ", ".join(steps)] for day, steps in days(results).items()])
     out += ["## How fast is each way?", "", "Warm page cache and not synced, unless the row says so.", ""]
     out += workloads_table(section(results, "throughput"))
     if growth := section(results, "growth"):
@@ -185,7 +205,7 @@ def details(results, pictures, notes):
         out += ["## What if there were more cores?", "",
                 "Work is replaced by sleeps of equal length, to show the cost of scheduling alone (`bench/scaling.cc`).",
                 "*busy*: how many workers worked. *feeds*: how many the one thread that hands out the work could keep busy.", ""]
-        out += picture(pictures, "workers", "Share of simulated workers that is busy, by their number") + workers_table(rows)
+        out += workers_table(rows)
     return joined(out + [notes.strip()])
 
 
@@ -261,8 +281,8 @@ class Pictures:
 
     def threads(self):
         steps = section(self.results, "threads")
-        if not steps:
-            return
+        if len({row["name"] for step in steps.values() for row in step["rows"] if row["name"].isdigit()}) < 3:
+            return  # the table says as much
         figure, axes = self.pyplot.subplots(figsize=(6, 4))
         counts = []
         for setting, step in steps.items():
@@ -284,28 +304,6 @@ class Pictures:
         axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
         self.save("threads", figure)
 
-    def workers(self):
-        rows = self.results["steps"].get("goals/workers", {}).get("rows")
-        if not rows:
-            return
-        shapes = list(dict.fromkeys(row["tensors"] for row in rows))
-        figure, places = self.pyplot.subplots(1, len(shapes), figsize=(4 * len(shapes), 3.6), squeeze=False, sharey=True)
-        names = list(dict.fromkeys(row["name"] for row in rows))
-        for shape, axes in zip(shapes, places[0]):
-            for number, name in enumerate(names):
-                mine = [row for row in rows if row["tensors"] == shape and row["name"] == name]
-                axes.plot([row["workers"] for row in mine], [100 * row["busy"] / row["workers"] for row in mine],
-                          marker="os^Dv"[number % 5], markersize=4, linewidth=1, label=name,
-                          color=list(COLORS.values())[number % len(COLORS)])
-            axes.set_xscale("log", base=2)
-            axes.set_xticks(sorted({int(row["workers"]) for row in rows}), sorted({int(row["workers"]) for row in rows}))
-            axes.set_ylim(0, 110)
-            axes.set_title(f"{'one tensor' if shape == 'one' else 'tensors ' + shape}", loc="left")
-            axes.set_xlabel("simulated workers")
-        places[0][0].set_ylabel("busy, %")
-        places[0][-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), fontsize=7)
-        self.save("workers", figure)
-
     def ratio(self):
         steps = {kind: measured(step["rows"]) for kind, step in section(self.results, "levels").items()}
         if not steps:
@@ -323,10 +321,12 @@ class Pictures:
                                   textcoords="offset points", ha="center", fontsize=8, color=color)
             axes.set_xscale("log")
             axes.margins(x=0.2, y=0.25)
-            axes.set_title("a real checkpoint" if kind == "real" else kind, loc="left")
+            axes.set_title({"trained": "bf16, of a trained model", "bf16": "bf16, Gaussian", "f16": "f16, Gaussian"}.get(kind, kind), loc="left")
             axes.set_xlabel("MB of input a second")
         places[0][0].set_ylabel("output, % of the input (down is smaller)")
-        places[0][0].legend(frameon=False, loc="upper left")
+        places[0][-1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+        figure.suptitle("Size of the output against speed, by setting", fontsize=12, x=0.01, ha="left")
+        figure.tight_layout()
         self.save("ratio", figure)
 
     def growth(self):
@@ -351,13 +351,13 @@ class Pictures:
                 place.set_yscale("log")
                 if name == "growth":
                     place.set_ylim(bottom=0.002)
-                else:
+                elif place is axes[0]:
                     place.axhline(LIMIT_MIB, linestyle="--", color="black", linewidth=0.8)
-                    place.annotate(f"limit {LIMIT_MIB} MiB, index and manifest aside", (0.02, LIMIT_MIB),
+                    place.annotate(f"limit {LIMIT_MIB} MiB", (0.02, LIMIT_MIB),
                                    xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
                                    fontsize=8)
-                    place.set_ylim(bottom=4)
-                    place.set_ylim(top=max(200, place.get_ylim()[1]))
+                if name == "memory":
+                    place.set_ylim(bottom=4, top=max(200, place.get_ylim()[1]))
                 place.set_xlabel(what)
                 place.set_ylabel(label)
                 if place.get_legend_handles_labels()[0]:
@@ -374,7 +374,7 @@ def write(results, docs):
     names = []
     try:
         pictures = Pictures(results, folder)
-        for draw in (pictures.throughput, pictures.threads, pictures.workers, pictures.ratio, pictures.growth):
+        for draw in (pictures.throughput, pictures.threads, pictures.ratio, pictures.growth):
             draw()
         names = pictures.names
     except ImportError:

@@ -5,6 +5,7 @@ With the program in ZTSTREAM also: the man page and the completions are those th
 of options, and each --help fits a screen.
 """
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -111,6 +112,20 @@ class Pages(unittest.TestCase):
         self.assertEqual(rows, {"PyTorch, ONNX, HDF5, Keras": "no: one way"})
         backs = dict(re.findall(r"^\| ([^|]*?) \|[^|]*\|[^|]*\| (yes|no) \|$", (ROOT / "docs/INPUTS.md").read_text(), re.M))
         self.assertEqual({name for name, back in backs.items() if back == "no"}, {"PyTorch", "ONNX", "HDF5, Keras"})
+
+    def test_options_says_the_rates_that_were_measured(self):
+        steps = json.loads((ROOT / "docs/benchmarks/results.json").read_text())["steps"]
+        page = (ROOT / "docs/OPTIONS.md").read_text()
+
+        def rate(step, threads):
+            row = next(row for row in steps[f"threads/{step}"]["rows"] if row["name"] == threads)
+            return steps["threads/raw"]["rows"][0]["input"] / row["median"] / 1e9  # of the decoded bytes
+
+        for option, way, back in (("uncompressed", "raw", "raw"), ("`--zstd`", "--zstd", "zstd"), ("`--zstd=planes`", "--zstd=planes", "planes")):
+            said = re.search(rf"^\| {re.escape(option)} \| ([\d.]+) GB/s \| ([\d.]+) GB/s \|$", page, re.M)
+            self.assertTrue(said, option)
+            for text, measured in zip(said.groups(), (rate(way, "1"), rate(f"extract of {back}", "2"))):
+                self.assertAlmostEqual(float(text) / measured, 1, delta=0.05, msg=(option, measured))
 
     def test_guide_shows_each_thing_in_each_language(self):
         page = (ROOT / "docs/GUIDE.md").read_text()
