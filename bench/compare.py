@@ -84,7 +84,7 @@ def ways(options):
             if not os.path.exists(packed):
                 bench.once(bench.convert(plain, *packing, out=packed))
             return packed, {"verify": [bench.program, "verify", "-q", packed],
-                            "extract": bench.decode(packed),
+                            "extract": bench.extract(packed, out="/dev/null"),
                             "diff": [bench.program, "diff", "-q", packed, plain]}[command]
         return prepare
 

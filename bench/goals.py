@@ -189,7 +189,7 @@ def planes(bench, options):
     bench.once(["zstd", "-q", "-f", "-1", f"-T{CPUS}", source, "-o", theirs])
     decoded = bench.compare(None, {
         "zstd -d, to nowhere": ["zstd", "-q", "-f", "-d", theirs, "-o", "/dev/null"],
-        **{f"ztstream {threads} from {level}, to nowhere": bench.decode(path, threads)
+        **{f"ztstream {threads} from {level}, to nowhere": bench.extract(path, threads, out="/dev/null")
            for threads in ("-T1", "-T2") for level, path in packed.items()}}, options.runs)
     for row in decoded:
         row["input"] = os.path.getsize(source)  # rates are of decoded bytes
@@ -349,8 +349,8 @@ def decode(bench, options):
     bench.once(["zstd", "-q", "-f", "-1", f"-T{CPUS}", source, "-o", theirs])
     rows = bench.compare(None, {
         "zstd -d, to nowhere": ["zstd", "-q", "-f", "-d", theirs, "-o", "/dev/null"],
-        "ztstream -T1 from compressed, to nowhere": bench.decode(packed, "-T1"),
-        "ztstream -T2 from compressed, to nowhere": bench.decode(packed, "-T2")},
+        "ztstream -T1 from compressed, to nowhere": bench.extract(packed, "-T1", out="/dev/null"),
+        "ztstream -T2 from compressed, to nowhere": bench.extract(packed, "-T2", out="/dev/null")},
         options.runs)
     for row in rows:
         row["input"] = os.path.getsize(source)  # rates are of decoded bytes

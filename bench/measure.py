@@ -111,12 +111,9 @@ class Bench:
     def convert(self, source, *extra, out=None):
         return [self.program, "convert", "-q", "-f", str(source), "-o", str(out or self.output), *extra]
 
-    def extract(self, source, *extra, to="safetensors"):
-        return [self.program, "extract", "-q", "-f", "--to", to, str(source), "-o", self.output, *extra]
-
-    def decode(self, packed, *extra):
-        """To nowhere: a conversion would take the frames as they are."""
-        return [self.program, "extract", "-q", "-f", "--to", "safetensors", packed, "-o", "/dev/null", *extra]
+    def extract(self, source, *extra, to="safetensors", out=None):
+        """What decodes: a conversion takes the frames of a .zt file as they are."""
+        return [self.program, "extract", "-q", "-f", "--to", to, str(source), "-o", str(out or self.output), *extra]
 
     def zstd(self, source, level="-1", threads=CPUS):
         return ["zstd", "-q", "-f", level, f"-T{threads}", str(source), "-o", self.output]

@@ -136,7 +136,7 @@ def days(results):
     """{day: the steps measured on it}, in order."""
     found = {}
     for name, step in results["steps"].items():
-        found.setdefault(step.get("date") or results["machine"].get("date", "a day before"), []).append(name)
+        found.setdefault(step["date"], []).append(name)
     return dict(sorted(found.items()))
 
 
