@@ -186,10 +186,10 @@ simdjson::padded_string_view Padded(std::string_view text) {
 
 }  // namespace
 
-StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker) {
+StatusOr<Metadata> ParseEntries(std::string_view text, EntryTaker& taker) {
   ondemand::parser parser;
   std::vector<std::uint64_t> shape;
-  bool has_metadata = false, said_metadata = false;
+  Metadata metadata = Metadata::kNone;
   ondemand::document document;
   ondemand::object members;
   if (const auto error = parser.iterate(Padded(text)).get(document)) return NotJson(error);
@@ -202,12 +202,14 @@ StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker) {
     if (const auto error = std::move(each).get(field)) return NotJson(error);
     if (const auto error = field.unescaped_key().get(entry.name)) return NotJson(error);
     if (entry.name == "__metadata__") {
-      if (std::exchange(said_metadata, true))
+      if (metadata != Metadata::kNone)
         return InvalidData("key " + Quote(entry.name) + " occurs twice");
-      bool none = false;
-      if (field.value().is_null().get(none) == simdjson::SUCCESS && none)
-        continue;  // none, as the reference library reads it
-      has_metadata = true;
+      bool null = false;
+      if (field.value().is_null().get(null) == simdjson::SUCCESS && null) {
+        metadata = Metadata::kNull;
+        continue;
+      }
+      metadata = Metadata::kMap;
       ZT_RETURN_IF_ERROR(ParseMetadata(field.value(), taker));
       continue;
     }
@@ -217,7 +219,7 @@ StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker) {
   }
   const bool at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
   if (!at_end) return NotJson(simdjson::TRAILING_CONTENT);
-  return has_metadata;
+  return metadata;
 }
 
 StatusOr<std::vector<SavedOffsets>> ParseShardingInfo(std::string_view text) {

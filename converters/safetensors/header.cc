@@ -13,6 +13,7 @@ import zt.std;
 import :dtypes;
 import zt.convert.parts;
 import zt.core;
+import zt.pipeline;
 import zt.source;
 
 namespace zt {
@@ -20,10 +21,16 @@ namespace {
 
 using safetensors::internal::DTypeRow;
 using safetensors::internal::kDTypes;
+using safetensors::internal::Metadata;
 using safetensors::internal::TensorEntry;
 
 // The shortest possible entry: "":{"dtype":"","shape":[],"data_offsets":[0,0]}
 constexpr std::size_t kLeastEntryBytes = 48;
+// A larger header is parsed in parts, on several threads: what the parser needs for a part stays in
+// a core's cache. More than kMostThreads only wait for the one that puts the parts together.
+constexpr std::size_t kPartBytes = std::size_t{64} << 10;
+constexpr unsigned kMostThreads = 8;
+
 struct Range {
   std::uint64_t begin = 0, end = 0;
 };
@@ -77,7 +84,7 @@ Shape PackedShape(const Shape& logical, unsigned bits, std::uint64_t bytes) {
   return {bytes};
 }
 
-// The tensors of a header, and its metadata.
+// The tensors of a header, or of a part of it, and its metadata.
 class Entries final : public safetensors::internal::EntryTaker {
  public:
   void Reserve(std::size_t count) {
@@ -128,10 +135,85 @@ class Entries final : public safetensors::internal::EntryTaker {
   void TakeMetadata(std::string_view key, std::string_view text) override {
     attributes.emplace_back(std::string(key), Value(text));
   }
+  // Adds what follows. False if both have metadata.
+  bool Append(Entries part) {
+    for (Object& object : part.objects) objects.push_back(std::move(object));
+    begins.insert(begins.end(), part.begins.begin(), part.begins.end());
+    if (part.metadata == Metadata::kNone) return true;
+    attributes = std::move(part.attributes);
+    return std::exchange(metadata, part.metadata) == Metadata::kNone;
+  }
+
   std::vector<Object> objects;
   std::vector<std::uint64_t> begins;  // by object, relative to the data
   Value::Map attributes;
+  Metadata metadata = Metadata::kNone;
 };
+
+// A part of a header: from its brace or a comma between two entries to the next part, or to the end.
+struct HeaderPart {
+  std::string_view text;
+  bool last = false;
+  Entries entries = {};
+};
+
+// Parses a part. With braces for its commas it must be an object, which proves that it ends between
+// two entries: its text has no other reading.
+Status ParsePart(HeaderPart& part) {
+  std::string text;
+  text.reserve(part.text.size() + 1 + safetensors::internal::kPadding);
+  text = part.text;
+  text.front() = '{';
+  if (!part.last) text += '}';
+  const std::size_t bytes = text.size();
+  text.append(safetensors::internal::kPadding, '\0');
+  ZT_ASSIGN_OR_RETURN(
+      part.entries.metadata,
+      safetensors::internal::ParseEntries(std::string_view(text).substr(0, bytes), part.entries));
+  return OkStatus();
+}
+
+// Where the part that begins at `begin` is likely to end; at the end of the text if nothing tells.
+std::size_t GuessEnd(std::string_view text, std::size_t begin) {
+  for (std::size_t at = begin + kPartBytes; at < text.size(); ++at) {
+    at = text.find("},", at);
+    if (at == text.npos) break;
+    const std::size_t next = text.find_first_not_of(" \t\r\n", at + 2);
+    if (next != text.npos && text[next] == '"') return at + 1;
+  }
+  return text.size();
+}
+
+// Parses a header in parts. False if it is small, if a guess was wrong, or if it has any fault.
+bool ParseParts(std::string_view text, Entries& all) {
+  if (GuessEnd(text, 0) == text.size() || text.front() != '{') return false;
+  const unsigned threads = std::min(UsableThreads(), kMostThreads);
+  using Batch = BatchOf<HeaderPart>;
+  const auto parse = [](Batch& batch) {
+    Status status;
+    for (HeaderPart& part : batch.ranges) status.Update(ParsePart(part));
+    return status;
+  };
+  const auto append = [&all](Batch& batch) {
+    bool one = true;
+    for (HeaderPart& part : batch.ranges) one &= all.Append(std::move(part.entries));
+    return one ? OkStatus() : InvalidData("__metadata__ occurs twice");
+  };
+  RangePipeline<Batch> pipeline(
+      {{StageOrder::kParallel, parse}, {StageOrder::kInOrder, append}},
+      {.threads = threads, .memory_bytes = threads * (std::uint64_t{8} << 20)});
+  for (std::size_t begin = 0, end = 0; end != text.size(); begin = end) {
+    end = GuessEnd(text, begin);
+    const std::uint64_t bytes = end - begin;
+    if (!pipeline
+             .Add({.text = text.substr(begin, bytes), .last = end == text.size()},
+                  {.bytes = bytes, .weight = 4 * bytes})
+             .ok()) {
+      return false;
+    }
+  }
+  return pipeline.Drain().ok();
+}
 
 class SafetensorsSource final : public TensorSource {
  public:
@@ -194,18 +276,24 @@ class SafetensorsSource final : public TensorSource {
   Status ParseHeader(HeaderText header) {
     Entries all;
     // Limited by the number of entries that fit the header.
-    all.Reserve(std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes));
-    const auto has_metadata = safetensors::internal::ParseEntries(header.view(), all);
-    if (!has_metadata.ok()) {
-      // Entries are validated while parsing. An error in the JSON itself, anywhere in the header,
-      // takes precedence.
-      const Status fault = safetensors::internal::FindJsonFault(header.view());
-      return fault.ok() ? has_metadata.status() : fault;
+    const std::size_t most = std::min(CountBraces(header.view()), header.size() / kLeastEntryBytes);
+    all.Reserve(most);
+    if (!ParseParts(header.view(), all)) {
+      all = Entries();
+      all.Reserve(most);
+      const auto metadata = safetensors::internal::ParseEntries(header.view(), all);
+      if (!metadata.ok()) {
+        // Entries are validated while parsing. An error in the JSON itself, anywhere in the header,
+        // takes precedence.
+        const Status fault = safetensors::internal::FindJsonFault(header.view());
+        return fault.ok() ? metadata.status() : fault;
+      }
+      all.metadata = *metadata;
     }
     objects_ = std::move(all.objects);
     begins_ = std::move(all.begins);
     attributes_ = std::move(all.attributes);
-    if (*has_metadata && attributes_.empty()) {
+    if (all.metadata == Metadata::kMap && attributes_.empty()) {
       attributes_.emplace_back(std::string(kEmptyMetadata), Value::Map{});
     }
     return OkStatus();

@@ -87,11 +87,14 @@ class EntryTaker {
   virtual void TakeMetadata(std::string_view key, std::string_view text) = 0;
 };
 
+// What a header has as `__metadata__`. The reference library reads null as none.
+enum class Metadata { kNone, kNull, kMap };
+
 extern "C++" {
 
 // Passes every member of the header `text` to `taker`. kPadding readable bytes must follow the text.
-// True if `__metadata__` was found; a second one is an error.
-StatusOr<bool> ParseEntries(std::string_view text, EntryTaker& taker);
+// A second `__metadata__` is an error.
+StatusOr<Metadata> ParseEntries(std::string_view text, EntryTaker& taker);
 
 // The first JSON error anywhere in `text`; OK if it is valid.
 Status FindJsonFault(std::string_view text);

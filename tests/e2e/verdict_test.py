@@ -64,6 +64,46 @@ class OneVerdict(support.EndToEnd):
     def test_forged_safetensors_files(self):
         self.assertGreater(len(self.agree(list(forged_safetensors.rows()))), 180)
 
+    def test_a_large_safetensors_header_is_read_as_a_small_one(self):
+        """It is parsed in parts, on several threads. Some names and fields look like the end of an entry."""
+        looks_like_an_end = ['"fill %d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}', '"fill %d},":{"note":{"a":{},"b":1},"dtype":"U8",'
+                             '"shape":[0],"data_offsets":[0,0]}', '"fill more %d" : {"data_offsets":[0,0],"dtype":"U8","shape":[0]}\n']
+        fill = [",".join(one % i for i in range(4000)).encode() for one in looks_like_an_end]
+
+        def listed(header, data):
+            path = self.folder / "x.safetensors"
+            path.write_bytes(make_safetensors.raw(header, data))
+            done = self.run_program("inspect", "--json", path)
+            if done.returncode != 0:
+                return done.returncode, done.stderr
+            said = json.loads(done.stdout)
+            for each in said["objects"]:
+                for component in each["components"]:
+                    component["offset"] -= len(header)
+            return [each for each in said["objects"] if not each["name"].startswith("fill")], said.get("attributes")
+
+        tried = 0
+        for number, (name, _, header, data, _) in enumerate(forged_safetensors.headers()):
+            header = header if isinstance(header, (bytes, str)) else json.dumps(header)
+            header = header if isinstance(header, bytes) else header.encode()
+            if not header.startswith(b'{"') or len(header) > 1 << 20:
+                continue
+            more = fill[number % len(fill)]
+            small = listed(header, data)
+            with self.subTest(name):
+                self.assertEqual(listed(b"{" + more + b"," + header[1:], data), small)
+                if header.endswith(b"}}"):
+                    self.assertEqual(listed(header[:-1] + b"," + more + b"}", data), small)
+            tried += 1
+        self.assertGreater(tried, 100)
+        metadata = b'"__metadata__":{"k":"v"}'
+        for first, second in itertools.product((metadata, b'"__metadata__":null', b'"__metadata__":{}'), repeat=2):
+            said = listed(b"{" + first + b"," + fill[0] + b"," + second + b"}", b"")
+            self.assertEqual(said[0], INVALID)
+            self.assertIn(b"key '__metadata__' occurs twice", said[1])
+        for where in ([metadata, *fill], [fill[0], metadata, fill[1]], [*fill, metadata]):
+            self.assertEqual(listed(b"{" + b",".join(where) + b"}", b""), ([], {"k": "v"}))
+
     def test_paths_that_no_file_may_have(self):
         self.assertGreater(len(self.agree(list(forged_paths.rows()))), 200)
         self.assertFalse(os.path.exists(forged_paths.OUTSIDE))
