@@ -456,6 +456,24 @@ TEST(ManifestEncoder, AnAliasIsTheEntryUnderAnotherName) {
   }
 }
 
+TEST(ManifestEncoder, TakesEntriesThatWereEncodedBefore) {
+  Manifest manifest;
+  for (const char* name : {"b", "a longer name", "a", "c"}) {  // in no version's order
+    manifest.objects.push_back(Blob(name, 64, 2));
+    manifest.objects.back().attributes = {{"a", 1}, {"zz top", std::string(name)}};
+  }
+  for (const SpecVersion version :
+       {SpecVersion::k0_1, SpecVersion::k1_1, SpecVersion::k1_2, SpecVersion::k2_0}) {
+    ManifestEncoder encoder(version);
+    std::vector<EncodedEntry> entries;
+    for (const StoredObject& object : manifest.objects)
+      entries.push_back(Must(encoder.Encode(object)));
+    EXPECT_FALSE(encoder.Encode(Blob("\xff", 64, 2)).ok());
+    for (const EncodedEntry& entry : entries) ASSERT_OK(encoder.Add(entry));
+    EXPECT_EQ(encoder.Finish({})->Joined(), *EncodeManifest(manifest, version));
+  }
+}
+
 // Names around the longest whose place is kept with all others, and one that comes late in its
 // entry, as 0.1.0 sorts it.
 TEST(ManifestEncoder, FindsNamesThatAreLongOrFarOn) {

@@ -66,7 +66,7 @@ Status ManifestEncoder::AddShard(const StoredShard& shard) {
   return OkStatus();
 }
 
-Status ManifestEncoder::Add(const StoredObject& object) {
+StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object) const {
   const Dialect& dialect = format::internal::DialectOf(version_);
   ZT_RETURN_IF_ERROR(CheckWritable(dialect));
   for (const StoredComponent& component : object.components) {
@@ -75,10 +75,22 @@ Status ManifestEncoder::Add(const StoredObject& object) {
   }
   Bytes bytes;
   bytes.reserve(kTypicalEntryBytes);
-  std::size_t name = 0;
-  std::uint64_t values = 0;
-  ZT_RETURN_IF_ERROR(dialect.AppendEntry(object, shards_, &bytes, &name, &values));
-  name += cbor::TextHead(object.name.size());
+  EncodedEntry entry = {.name_bytes = object.name.size()};
+  ZT_RETURN_IF_ERROR(
+      dialect.AppendEntry(object, shards_, &bytes, &entry.name, &entry.attribute_values));
+  entry.name += cbor::TextHead(object.name.size());
+  entry.bytes.assign(bytes.begin(), bytes.end());
+  return entry;
+}
+
+Status ManifestEncoder::Add(const StoredObject& object) {
+  ZT_ASSIGN_OR_RETURN(const EncodedEntry entry, Encode(object));
+  return Add(entry);
+}
+
+Status ManifestEncoder::Add(const EncodedEntry& entry) {
+  const std::vector<std::byte>& bytes = entry.bytes;
+  const std::uint64_t values = entry.attribute_values;
   if (bytes_ + bytes.size() > kMaxManifestBytes) return TooLarge(bytes_ + bytes.size());
   if (values_ + values > kMaxAttributeValues) return format::internal::TooManyValues();
   if (values > 0) {
@@ -92,13 +104,12 @@ Status ManifestEncoder::Add(const StoredObject& object) {
   block.reserve(begin + bytes.size());
   EntryPlace kept = {static_cast<std::uint32_t>((blocks_.size() - 1) * kBlockBytes + begin), kFar,
                      kFar};
-  if (name < kFar && object.name.size() < kFar) {
-    kept.name = static_cast<std::uint16_t>(name);
-    kept.name_bytes = static_cast<std::uint16_t>(object.name.size());
+  if (entry.name < kFar && entry.name_bytes < kFar) {
+    kept.name = static_cast<std::uint16_t>(entry.name);
+    kept.name_bytes = static_cast<std::uint16_t>(entry.name_bytes);
   } else {
-    far_.insert_or_assign(entries_.size(),
-                          NamePlace{static_cast<std::uint32_t>(name),
-                                    static_cast<std::uint32_t>(object.name.size())});
+    far_.insert_or_assign(entries_.size(), NamePlace{static_cast<std::uint32_t>(entry.name),
+                                                     static_cast<std::uint32_t>(entry.name_bytes)});
   }
   entries_.push_back(kept);
   block.insert(block.end(), bytes.begin(), bytes.end());

@@ -136,9 +136,17 @@ struct EncodedManifest {
   std::vector<std::byte> Joined() const;
 };
 
+// An object's manifest entry, and the place of the name in it.
+struct EncodedEntry {
+  std::vector<std::byte> bytes;
+  std::size_t name = 0, name_bytes = 0;  // of the name's text
+  std::uint64_t attribute_values = 0;    // see kMaxAttributeValues
+};
+
 // EncodeManifest object by object. Keeps only each object's encoded entry of some hundred bytes; a
 // StoredObject with one component takes four times that. The entries are never joined, since a
-// million are a hundred megabytes. Not thread-safe.
+// million are a hundred megabytes. Not thread-safe, but several threads may Encode while one adds
+// objects.
 class ManifestEncoder {
  public:
   // Starts an empty manifest. `version` must be writable.
@@ -150,6 +158,9 @@ class ManifestEncoder {
   // Appends an entry. An error leaves the existing entries unchanged; the message does not name the
   // object.
   Status Add(const StoredObject& object);
+  // Add in two steps. AddShard must not be called between them.
+  StatusOr<EncodedEntry> Encode(const StoredObject& object) const;
+  Status Add(const EncodedEntry& entry);
   // Adds an entry after all others: a copy of the entry of object number `index` with another name.
   // The object may be added later.
   void AddAlias(std::string name, std::size_t index);

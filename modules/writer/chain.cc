@@ -388,6 +388,7 @@ Stages MakeChain(const ChainParts& parts, const WriterOptions& options) {
     chain.push_back(HashStage(false));
     chain.push_back(EachChunk(StageOrder::kParallel, Crc));
   }
+  chain.push_back(MakeEntryStage(parts.record.manifest, options.spec));
   chain.push_back({WriteOrder(sink), [&sink](Batch& batch) { return Write(batch, sink); }});
   chain.push_back(EachChunk(StageOrder::kInOrder, MakeRecordStage(parts.record, options.spec)));
   return chain;

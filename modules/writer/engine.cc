@@ -572,6 +572,7 @@ std::uint64_t Engine::Weight(const WriterChunk& chunk, std::uint64_t bytes,
                              std::uint64_t held) const {
   const ComponentState& state = *chunk.state;
   std::uint64_t weight = sizeof(WriterChunk) + (chunk.first ? sizeof(ComponentState) : 0);
+  if (chunk.first && chunk.last) weight += EntryBytes(*state.object);
   weight += state.source != nullptr ? chunk.input_bytes : held;
   if (state.transform != nullptr) weight += bytes + 64;
   weight += options.stages.size() * BufferPool::Capacity(bytes);

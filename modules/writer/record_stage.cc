@@ -1,4 +1,4 @@
-// zt.writer:chain — the stage that builds manifest entries.
+// zt.writer:chain — the stages that build manifest entries.
 module;
 
 #include "core/status_macros.h"
@@ -96,6 +96,40 @@ class ManifestEntry {
   bool begun_ = false;
 };
 
+// True if all of an object is in this chunk, and nothing is shared with another.
+bool IsAlone(const WriterChunk& chunk) {
+  const ComponentState& state = *chunk.state;
+  if (!chunk.first || !chunk.last || chunk.closing || state.check != nullptr) return false;
+  if (EntryBytes(*state.object) == 0) return false;
+  if (state.plan == nullptr || state.plan->shared.empty()) return true;
+  const std::vector<PlannedObject>& objects = state.plan->plan.objects;
+  const std::size_t next = state.at.object + std::size_t{1};
+  return !state.plan->shared.contains(state.at) &&
+         (next == objects.size() || !OnlyShares(objects[next]));
+}
+
+// Encodes what is right. The record stage says, in order, what is wrong with the others.
+Status EncodeEntries(Batch& batch, const ManifestEncoder& manifest, SpecVersion spec) {
+  ManifestEntry entry;
+  for (WriterChunk& chunk : batch.ranges) {
+    if (!IsAlone(chunk)) continue;
+    const ComponentState& state = *chunk.state;
+    entry.Begin(*state.object);
+    entry.Fill(0,
+               BlobOf(state,
+                      {.offset = chunk.place,
+                       .length = chunk.stored.size() + chunk.trailer.size(),
+                       .decoded_bytes =
+                           state.copied != nullptr ? ContentOfCopied(chunk) : chunk.bytes().size()},
+                      chunk.crc),
+               nullptr);
+    if (!CheckStored(entry.stored(), spec).ok()) continue;
+    auto encoded = manifest.Encode(entry.stored());
+    if (encoded.ok()) chunk.entry = *std::move(encoded);
+  }
+  return OkStatus();
+}
+
 // Records stored objects in declared order. An object's entry is complete with its last blob; it is
 // then validated by the functions that readers use.
 class RecordStage {
@@ -125,6 +159,10 @@ class RecordStage {
     const ComponentState& state = *chunk.state;
     ZT_RETURN_IF_ERROR(CheckSize(state.object->components[state.at.component], sums_.content));
     ZT_RETURN_IF_ERROR(CheckNumbers(state, state.object->components[state.at.component].element));
+    if (chunk.entry) {
+      ++record_.tensors_done;
+      return record_.manifest.Add(*chunk.entry);
+    }
     StoredBlob blob = BlobOf(
         state, {.offset = sums_.begin, .length = sums_.stored, .decoded_bytes = sums_.content},
         sums_.crc);
@@ -242,6 +280,19 @@ class RecordStage {
 };
 
 }  // namespace
+
+std::uint64_t EntryBytes(const Object& object) {
+  if (object.format != "dense" || object.components.size() != 1 || !object.attributes.empty())
+    return 0;
+  constexpr std::uint64_t kFields = 384, kDimension = 9;  // all keys, numbers, the digest
+  return kFields + object.name.size() + object.components[0].element.type.size() +
+         kDimension * object.shape.size();
+}
+
+StageOf<Batch> MakeEntryStage(const ManifestEncoder& manifest, SpecVersion spec) {
+  return {StageOrder::kParallel,
+          [&manifest, spec](Batch& batch) { return EncodeEntries(batch, manifest, spec); }};
+}
 
 std::function<Status(WriterChunk&)> MakeRecordStage(Record& record, SpecVersion spec) {
   return RecordStage(record, spec);
