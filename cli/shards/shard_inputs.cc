@@ -61,8 +61,15 @@ std::vector<InputFile> FindInputFiles(const TensorSource& source, const Plan& pl
         files[held->second].places.push_back(extent->offset);
     }
   }
-  std::error_code none;
-  std::erase_if(files, [&](const InputFile& file) { return !TheStore().Exists(file.path); });
+  // Of what is made of several files, a component names one.
+  for (const auto* const others : {&source.part_files(), &source.other_files()}) {
+    for (const std::string& name : *others) {
+      if (known.emplace(name, files.size()).second) files.push_back({name, {}});
+    }
+  }
+  std::erase_if(files, [&](const InputFile& file) {
+    return TheStore().IsFolder(file.path) || !TheStore().Exists(file.path);
+  });
   for (const std::string& shard : shards) files.push_back({shard, {}});
   return files;
 }

@@ -352,7 +352,7 @@ class Metadata {
   Contents left_out_;                                             // values that are left out
   std::vector<std::unique_ptr<StorageSource>> values_;            // those that hold tensors
   std::unordered_set<std::string, zt::internal::NameHash> keys_;  // of the attributes
-  std::unordered_map<std::uint32_t, OpenedFile> files_;           // by path
+  std::map<std::uint32_t, OpenedFile> files_;                     // by path
 };
 
 }  // namespace

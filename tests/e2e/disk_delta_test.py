@@ -158,6 +158,20 @@ class DiskDelta(support.EndToEnd):
         self.succeed("convert", self.path("s4"), "--base", paths[3], "-o", out, "-fq", "--no-metadata")
         self.same(out, self.path("ref.zt"))
 
+    def test_shards_of_another_step_are_not_kept(self):
+        """Two steps from one base change the same tensors: shards of the first are no shards of the second."""
+        old, new = self.pair()
+        base = self.model("old.safetensors", old)
+        for number in (1, 2):
+            name = f"weight_v00000{number}"
+            step = dict(new, w=(*new["w"][:2], new["w"][2] ^ number))
+            self.succeed("convert", self.model("new.safetensors", step), "--base", base, "--to", "disk-delta", "-o", f"{self.path(name)}/")
+        whole = ("--base", base, "-o", self.path("m.zt"), "--shards", "2")
+        self.succeed("convert", self.path("weight_v000001"), *whole)
+        self.fail_with(EXISTS, "convert", self.path("weight_v000002"), *whole, says="belongs to other shards")
+        self.succeed("convert", self.path("weight_v000002"), *whole, "-f")
+        self.succeed("diff", self.path("m.zt.index.json"), self.path("new.safetensors"), "-q")
+
     def test_versions(self):
         """A version that does not follow, and a base of another version, are refused before a tensor is read."""
         old, new = self.pair()

@@ -10,7 +10,7 @@ import numpy
 import make_zt
 import ranks
 from pickle_assembler import archive, dictionary, number, tensor
-from support import DATA, INVALID, UNSUPPORTED, USAGE, EndToEnd, read_zt
+from support import DATA, EXISTS, INVALID, UNSUPPORTED, USAGE, EndToEnd, read_zt
 
 NAME = "shard-{:05d}-model-00001-of-00001.safetensors"
 COUNT = int(os.environ.get("ZT_COUNT", "12"))
@@ -63,6 +63,16 @@ class Ranks(EndToEnd):
         self.refused(files[0], "it may be the first part of a tensor")
         self.refused(files[2], "it is one rank's part of a tensor, at [0, 2]; name the files of all ranks, or their folder")
         self.refused(files[:2] + files[3:], ("tensor 'columns'", "its parts hold 9 of 15 elements, in 3 of 6 files"))
+
+    def test_shards_of_ranks_are_not_kept_where_one_was_replaced(self):
+        array = numpy.arange(4000, dtype="f4").reshape(40, 100)
+        folder = self.written("ranks", {NAME.format(at + 1): ranks.safetensors({"w": ([20 * at, 0], array[20 * at:20 * at + 20])})
+                                        for at in range(2)})
+        whole = ("convert", folder, "-o", self.path("m.zt"), "--shards", "1")
+        self.succeed(*whole)
+        self.succeed(*whole)
+        self.put(f"ranks/{NAME.format(2)}", ranks.safetensors({"w": ([20, 0], -array[20:])}))
+        self.expect(EXISTS, *whole, says="belongs to other shards")
 
     def test_dtensors_of_torch(self):
         source = DATA / "ranks/dtensor"
