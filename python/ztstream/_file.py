@@ -529,7 +529,8 @@ class File(Mapping[str, Tensor]):
         tensors: for each name of the file a writable contiguous array of numpy or CPU tensor of torch, of its type and shape; names
             that share their memory too. Names, types and shapes are compared before anything is changed.
         Only what changed is decoded, and every value is compared by the digest of its chunk. What is neither the base's nor the
-        new is read from the files; of one that was opened with base=None it is an ArgumentError, and nothing is changed.
+        new is read from the files; of one that was opened with base=None it is an ArgumentError, and nothing is changed. But of
+        tensors that the delta ties it is enough that one holds either.
         """
         missing = [name for name in self if name not in tensors]
         if missing:

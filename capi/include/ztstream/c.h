@@ -262,7 +262,8 @@ ZTS_API zts_status zts_reader_read_many(const zts_reader* reader, const zts_rang
 /* The same for memory that holds these ranges of another version of the model: of a delta
  * (docs/DELTA.md) only what changed is decoded, and all else is compared with its digest. Ranges are
  * whole components. What holds neither version is read with the base; where that is in memory alone,
- * it is ZTS_INVALID_ARGUMENT, before anything is changed. */
+ * it is ZTS_INVALID_ARGUMENT, before anything is changed, unless it is tied to one that does hold a
+ * version. */
 ZTS_API zts_status zts_reader_update_many(const zts_reader* reader, const zts_range* ranges,
                                           size_t count, size_t size, const zts_call* call);
 /* Maps the bytes of a component in its file; valid as long as the reader. The pages are private:
