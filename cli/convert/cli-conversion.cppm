@@ -34,6 +34,9 @@ Json ToJson(const std::vector<NumericFinding>& findings);
 // if the sample cannot be converted: the conversion then says why.
 StatusOr<std::optional<std::uint64_t>> EstimateBytes(TensorSource& source, const Plan& plan,
                                                      const WriterOptions& options);
+// Reads a sample of what deltas among the inputs make, at most 80 MiB: an error if a base has other
+// values there.
+Status TryBases(const Args& args, TensorSource& source, const Plan& plan);
 // True if some components may be stored compressed.
 bool Compresses(const Plan& plan);
 // How much of a plan is stored as differences from --base.

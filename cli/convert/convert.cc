@@ -468,6 +468,9 @@ Status Convert(const Args& args) {
       !IsDevice(args.output)) {
     warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
   }
+  const auto fails = [&](const Status& why) {
+    if (!why.ok()) warnings.push_back("without --dry-run this fails: " + Worded(args, why));
+  };
   if (args.dry_run && !shards) {
     std::filesystem::path place = args.output;
     std::error_code none;
@@ -478,9 +481,9 @@ Status Convert(const Args& args) {
     }
     Status replaces = CheckOutput(place.string(), args.force);
     if (replaces.ok()) replaces = CheckIsNoInput(args, source.get(), true);
-    if (!replaces.ok())
-      warnings.push_back("without --dry-run this fails: " + Worded(args, replaces));
+    fails(replaces);
   }
+  if (args.dry_run) fails(TryBases(args, *source, plan));
   WarnAll(args, warnings);
   ZT_RETURN_IF_ERROR(rules.selector().CheckAnyLeft(args.inputs.front()));
   if (args.verbose) {

@@ -1,4 +1,5 @@
-// zt.cli:conversion — estimates the size of a file: converts a sample of the input and discards it.
+// zt.cli:conversion — what a sample of the input tells of a conversion: the size of the file, and whether
+// a base is the right one.
 module;
 
 #include "core/status_macros.h"
@@ -180,6 +181,24 @@ StatusOr<std::optional<std::uint64_t>> EstimateBytes(TensorSource& source, const
   const auto bytes = Estimate(source, plan, options);
   if (Interrupted()) return Cancelled("interrupted");
   return bytes.ok() ? std::optional(*bytes) : std::nullopt;
+}
+
+Status TryBases(const Args& args, TensorSource& source, const Plan& plan) {
+  if (args.used_bases->empty()) return OkStatus();
+  constexpr std::size_t kMostTensors = 32;
+  constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+  std::vector<std::byte> piece;
+  std::uint64_t read = 0;
+  const std::size_t step = (plan.objects.size() + kMostTensors - 1) / kMostTensors;
+  for (std::size_t i = 0; i < plan.objects.size() && read < kMostBytes; i += step) {
+    const ComponentId id = plan.objects[i].components.front().source;
+    const std::uint64_t bytes = source.objects()[id.object].components[id.component].bytes;
+    if (source.sequential(id)) continue;  // a digest at its end tells
+    piece.resize(std::min(bytes, std::max(source.preferred_read(id), kWindowBytes)));
+    ZT_RETURN_IF_ERROR(AtTensor(source, id, source.Read(id, 0, piece)));
+    read += piece.size();
+  }
+  return OkStatus();
 }
 
 }  // namespace zt::cli::internal

@@ -295,6 +295,14 @@ class Delta(support.EndToEnd):
         self.fail_with(USAGE, "convert", self.path("e.zt"), "-o", self.path("bad.zt"),
                        says=("'old.safetensors'", "is another: tensor 'w' has other values there"))
         self.assertFalse(self.path("bad.zt").exists())
+        # A plan says so, too.
+        for options in ((), ("--shards", "2")):
+            plan = self.json("convert", self.path("e.zt"), "-o", self.path("bad.zt"), "-n", "--json", *options)
+            self.assertEqual(len(plan["warnings"]), 1)
+            self.assertRegex(plan["warnings"][0], "^without --dry-run this fails: .*is another: tensor 'w' has other values there")
+        data[8 + int.from_bytes(data[:8], "little") + 10] ^= 1
+        old.write_bytes(data)
+        self.assertEqual(self.json("convert", self.path("e.zt"), "-o", self.path("bad.zt"), "-n", "--json")["warnings"], [])
 
     def test_what_verify_finds(self):
         """Damage that digests do not tell is found without a base; another base is an error."""
