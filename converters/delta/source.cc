@@ -109,6 +109,13 @@ class DeltaSource final : public WrappedSource {
     if (base_ != nullptr) {
       AddOtherFile(base_path_);
       for (const std::string& file : base_->other_files()) AddOtherFile(file);
+      for (const std::string& file : base_->part_files()) AddOtherFile(file);
+      std::string_view last = base_path_;
+      for (std::uint32_t i = 0; i < base_->objects().size(); ++i) {
+        const std::string& file = base_->file({i, 0});
+        if (file != last) AddOtherFile(file);
+        last = file;
+      }
       base_objects_ = ByName(base_->objects());
     }
     ZT_RETURN_IF_ERROR(Declare());

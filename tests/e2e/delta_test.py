@@ -304,6 +304,17 @@ class Delta(support.EndToEnd):
         old.write_bytes(data)
         self.assertEqual(self.json("convert", self.path("e.zt"), "-o", self.path("bad.zt"), "-n", "--json")["warnings"], [])
 
+    def test_a_base_in_a_folder_is_not_replaced(self):
+        old, new = self.pair()
+        folder = self.path("base")
+        folder.mkdir()
+        old.rename(folder / "model.safetensors")
+        self.succeed("convert", new, "--base", folder, "-o", self.path("d.zt"), "-q")
+        kept = (folder / "model.safetensors").read_bytes()
+        self.fail_with(USAGE, "extract", self.path("d.zt"), "--base", folder, "-o", folder / "model.safetensors", "-f",
+                       says="it is an input, and would be replaced")
+        self.assertEqual((folder / "model.safetensors").read_bytes(), kept)
+
     def test_what_verify_finds(self):
         """Damage that digests do not tell is found without a base; another base is an error."""
         old, new = self.pair()
