@@ -69,9 +69,7 @@ class Patch {
     if (old_.format() == "zt") ZT_RETURN_IF_ERROR(ReadManifest());
     ZT_RETURN_IF_ERROR(CheckShared());
     ZT_RETURN_IF_ERROR(CheckFixed());
-    const fs::path path(path_);
-    const fs::path like = folder_ && !files_.empty() ? path / files_[0].name : path;
-    ZT_ASSIGN_OR_RETURN(journal_, Journal::Create(JournalOf(path_), like.string()));
+    ZT_ASSIGN_OR_RETURN(journal_, Journal::Create(JournalOf(path_), FileOfFewest()));
     ZT_RETURN_IF_ERROR(AddTensors(options));
     for (const auto& [name, old] : files_of_model_) ZT_RETURN_IF_ERROR(AddFile(name, old));
     if (manifest_) ZT_RETURN_IF_ERROR(AddManifest());
@@ -121,6 +119,18 @@ class Patch {
       files_.push_back({found->first, bytes, bytes});
     }
     return found->second;
+  }
+
+  // The file that the fewest may read: a journal may hold bytes of all.
+  std::string FileOfFewest() const {
+    std::vector<std::string> names;
+    for (const PatchedFile& file : files_) names.push_back((fs::path(path_) / file.name).string());
+    for (const auto& [fresh, old] : files_of_model_) names.push_back(old_.file({old, 0}));
+    if (!folder_ || names.empty()) return path_;
+    return *std::ranges::min_element(names, {}, [](const std::string& name) {
+      std::error_code none;
+      return std::popcount(static_cast<unsigned>(fs::status(name, none).permissions()) & 044u);
+    });
   }
 
   // Pairs the objects of both sides.

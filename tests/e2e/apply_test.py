@@ -452,6 +452,18 @@ class Apply(support.EndToEnd):
                     self.same(old, new)
                     self.assertFalse(journal.exists())
 
+    def test_a_journal_is_as_secret_as_the_most_secret_file(self):
+        _, old, new, delta = next(each for each in self.forms() if each[0] == "folder")
+        for name in ("config.json", "model-00002-of-00002.safetensors"):
+            (old / name).chmod(0o600)
+            kept = contents(old)
+            self.assertEqual(self.interrupted("folder", old, delta).stat().st_mode & 0o777, 0o600)
+            self.succeed("apply", delta, old, "-q")
+            self.same(old, new)
+            for each, content in kept.items():
+                (old / each).write_bytes(content)
+            (old / name).chmod(0o644)
+
     def test_who_reads_beside_a_journal(self):
         old, new, delta = next(each for form, *each in self.forms() if form == "safetensors")
         journal = self.interrupted("safetensors", old, delta)
