@@ -36,7 +36,7 @@ struct Place {
   ComponentId old, fresh;
   Extent extent;
   std::uint32_t file = 0;
-  ComponentId base = old;  // of which `fresh` is made: another, if the delta ties it to that
+  ComponentId base;  // see BaseOf
   // Shares its bytes in the checkpoint, and must in the delta.
   const Place* twin = nullptr;
   // Of what a .zt file says of it, and of what twins become; null if nothing asks.
@@ -48,6 +48,7 @@ struct Place {
 // A component that cannot be changed where it lies, and why.
 struct Fixed {
   ComponentId old, fresh;
+  ComponentId base;  // see BaseOf
   Status why;
 };
 
@@ -62,7 +63,11 @@ using Batch = BatchOf<PatchRange>;
 class Patch {
  public:
   Patch(const std::string& path, TensorSource& old, TensorSource& fresh)
-      : path_(path), folder_(LocalStore()->IsFolder(path)), old_(old), fresh_(fresh) {}
+      : path_(path),
+        folder_(LocalStore()->IsFolder(path)),
+        old_(old),
+        fresh_(fresh),
+        old_names_(ByName(old.objects())) {}
 
   StatusOr<Applied> Write(const ApplyOptions& options) {
     ZT_RETURN_IF_ERROR(Match());
@@ -183,11 +188,13 @@ class Patch {
       const auto d = FindComponent(b, mine.role, mine.element, mine.bytes);
       alike = d.has_value();
       if (!alike || mine.bytes == 0) continue;
+      const ComponentId base = BaseOf({j, *d}).value_or(ComponentId{i, c});
       auto extent = old_.extent({i, c});
       const auto form = old_.stored({i, c});
       if (form && form->encoding != Encoding::kRaw) {
         fixed_.push_back({{i, c},
                           {j, *d},
+                          base,
                           NotInPlace("it is stored as " + std::string(Name(form->encoding)) +
                                      ", and only raw bytes are changed where they lie")});
         continue;
@@ -195,14 +202,25 @@ class Patch {
       if (form && form->mappable) extent = {form->file, form->offset, form->length};
       if (!extent || extent->length != mine.bytes || !extent->bytes->descriptor()) {
         fixed_.push_back(
-            {{i, c}, {j, *d}, NotInPlace("its bytes do not lie in a file as they are")});
+            {{i, c}, {j, *d}, base, NotInPlace("its bytes do not lie in a file as they are")});
         continue;
       }
       const std::string& name = extent->bytes->name();
       ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(name));
-      places_.push_back({{i, c}, {j, *d}, *extent, file});
+      places_.push_back({{i, c}, {j, *d}, *extent, file, base});
     }
     return alike ? OkStatus() : NotInPlace("the delta changes its type or shape");
+  }
+
+  // The component of the checkpoint of which one of the delta is made: another than that of its name,
+  // if the delta ties it. nullopt if it is made of none.
+  std::optional<ComponentId> BaseOf(ComponentId fresh) const {
+    const auto made = MadeFrom(fresh_, fresh);
+    const auto found = made ? old_names_.find(made->base) : old_names_.end();
+    if (found == old_names_.end()) return std::nullopt;
+    const auto c = FindComponent(old_.objects()[found->second], made->part->role,
+                                 made->part->element, made->part->bytes);
+    return c ? std::optional(ComponentId{found->second, *c}) : std::nullopt;
   }
 
   // What cannot be changed where it lies must stay as it is.
@@ -216,6 +234,8 @@ class Patch {
         was.resize(std::min(step, bytes - at));
         ZT_RETURN_IF_ERROR(AtTensor(old_, fixed.old, old_.Read(fixed.old, at, was)));
         is = was;
+        if (fixed.base != fixed.old)
+          ZT_RETURN_IF_ERROR(AtTensor(old_, fixed.base, old_.Read(fixed.base, at, is)));
         ZT_RETURN_IF_ERROR(Update(fixed.fresh, at, is));
         if (was != is) return WithTensor(fixed.why, object.name);
       }
@@ -223,15 +243,10 @@ class Patch {
     return OkStatus();
   }
 
-  // Finds what names share, on either side.
+  // Finds what names share in the checkpoint.
   Status CheckShared() {
-    std::map<Identity, const Place*> made;  // the first of those that the delta ties
     std::map<std::pair<std::uint32_t, std::uint64_t>, Place*> by_offset;
     for (Place& place : places_) {
-      if (const auto is = fresh_.identity(place.fresh)) {
-        const Place*& first = made.emplace(*is, &place).first->second;
-        if (place.fresh < first->fresh) first = &place;
-      }
       const auto [found, added] = by_offset.emplace(
           std::pair<std::uint32_t, std::uint64_t>(place.file, place.extent.offset), &place);
       if (added) continue;
@@ -240,9 +255,6 @@ class Patch {
       for (Place* const each : {&place, found->second}) {
         if (each->twins == nullptr) each->twins = MakeHasher(DigestKind::kSha256);
       }
-    }
-    for (Place& place : places_) {
-      if (const auto is = fresh_.identity(place.fresh)) place.base = made.at(*is)->old;
     }
     const Place* before = nullptr;
     for (const auto& [at, place] : by_offset) {
@@ -346,17 +358,28 @@ class Patch {
     const std::uint64_t bytes = fresh_.objects()[fresh].components[0].bytes;
     const bool stays = bytes == old_.objects()[old].components[0].bytes;
     const std::uint64_t step = StepOf({fresh, 0});
+    const auto base = BaseOf({fresh, 0});
     std::optional<std::uint32_t> file;
     Octets was, is;
     for (std::uint64_t at = 0; at < bytes || (at == 0 && !stays); at += step) {
-      was.resize(stays ? std::min(step, bytes - at) : 0);
-      ZT_RETURN_IF_ERROR(AtTensor(old_, {old, 0}, old_.Read({old, 0}, at, was)));
-      is = was;
       is.resize(std::min(step, bytes - at));
+      if (stays) {
+        was.resize(is.size());
+        ZT_RETURN_IF_ERROR(AtTensor(old_, {old, 0}, old_.Read({old, 0}, at, was)));
+        is = was;
+      }
+      if (base && *base != ComponentId{old, 0})
+        ZT_RETURN_IF_ERROR(AtTensor(old_, *base, old_.Read(*base, at, is)));
       ZT_RETURN_IF_ERROR(Update({fresh, 0}, at, is));
       if (stays && was == is) continue;
+      const std::string& name = old_.file({old, 0});
+      if (std::ranges::find(old_.other_files(), name) != old_.other_files().end()) {
+        result_.warnings.push_back("file " + Quote(fs::path(name).filename().string()) +
+                                   " stays as it is, for it says where the weights lie");
+        return OkStatus();
+      }
       if (!file) {
-        ZT_ASSIGN_OR_RETURN(file, FileOf(old_.file({old, 0})));
+        ZT_ASSIGN_OR_RETURN(file, FileOf(name));
         files_[*file].bytes = bytes;
         ++result_.files;
       }
@@ -451,6 +474,7 @@ class Patch {
   const bool folder_;
   TensorSource& old_;
   TensorSource& fresh_;
+  const NameIndex old_names_;
   std::vector<Place> places_;
   std::vector<Fixed> fixed_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> files_of_model_;  // fresh, old

@@ -8,6 +8,7 @@ module zt.convert.delta:profile;
 import zt.std;
 import zt.compress;
 import zt.core;
+import zt.source;
 
 namespace zt::delta::internal {
 
@@ -47,5 +48,13 @@ NameIndex ByName(const std::vector<Object>& objects);
 // The component of an object that has this role, type and size.
 std::optional<std::uint32_t> FindComponent(const Object& object, std::string_view role,
                                            const ElementType& element, std::uint64_t bytes);
+
+// What a component of a model of OpenDelta is made of: a part, and the object of the base. nullopt if
+// the delta has it as it is.
+struct OfBase {
+  const Part* part = nullptr;
+  std::string_view base;
+};
+std::optional<OfBase> MadeFrom(const TensorSource& model, ComponentId id);
 
 }  // namespace zt::delta::internal

@@ -76,6 +76,7 @@ StatusOr<std::uint32_t> StoredAs(const TensorSource& delta, std::uint32_t index,
 // A component of the result that is made of a chunk of the base and a frame at a time.
 struct Made {
   Part part;
+  std::string name;                   // of the object of the base
   std::vector<std::uint64_t> frames;  // offsets in the stored component
   AnyOrder stored;
   std::optional<AnyOrder> base;  // nullopt if no chunk needs it
@@ -96,6 +97,10 @@ class DeltaSource final : public WrappedSource {
         base_id_(base_ == nullptr ? "" : KnownId(*base_)) {}
 
   const DeltaOrigin& origin() const { return origin_; }
+  std::optional<OfBase> made_from(ComponentId id) const {
+    const Made* const made = MadeOf(id);
+    return made == nullptr ? std::nullopt : std::optional(OfBase{&made->part, made->name});
+  }
   std::size_t uneven() const { return uneven_; }
 
   Status Init() {
@@ -283,6 +288,7 @@ class DeltaSource final : public WrappedSource {
         if (below != nullptr && below->part.chunk == part.chunk) made->below = below;
       }
       made->part = std::move(part);
+      made->name = name;
       served.made.push_back(std::move(made));
     }
     return OkStatus();
@@ -459,6 +465,11 @@ const DeltaSource* FindDeltaIn(const TensorSource& source) {
 }
 
 }  // namespace
+
+std::optional<OfBase> delta::internal::MadeFrom(const TensorSource& model, ComponentId id) {
+  const auto* const delta = dynamic_cast<const DeltaSource*>(&model);
+  return delta == nullptr ? std::nullopt : delta->made_from(id);
+}
 
 Status UpdateFromDelta(TensorSource& model, ComponentId id, std::uint64_t offset,
                        std::span<std::byte> memory, bool dry) {

@@ -250,6 +250,57 @@ class Apply(support.EndToEnd):
                 for path in (old, new):
                     path.unlink()
 
+    def test_tied_tensors_that_are_compressed(self):
+        """What a tie changes of them is said to be in the way; what it leaves as it is, is not."""
+        noise = numpy.random.default_rng(4).integers(0, 256, 1 << 16, "u1")
+        zeros, ones = numpy.zeros(1 << 16, "u1"), numpy.ones(1 << 16, "u1")
+        for name, before, after, says in (
+                ("changes", (zeros, ones, noise), (zeros, zeros, noise ^ 1), "tensor 'b': it is stored as zstd"),
+                ("stays", (zeros, ones, noise), (ones, ones, noise ^ 1), "tensor 'a': it is stored as zstd"),
+                ("was equal", (zeros, zeros, noise), (zeros, zeros, noise ^ 1), None)):
+            with self.subTest(name):
+                old, new = ({key: ("U8", [1 << 16], data) for key, data in zip("abc", model)} for model in (before, after))
+                old = self.put("o.safetensors", encode(old))
+                del new["b"]
+                new = self.put("n.safetensors", encode(new, {"b": "a"}))
+                self.succeed("convert", old, "-o", self.path("o.zt"), "-fq", "--zstd")
+                delta = self.delta(new, self.path("o.zt"))
+                if says is None:
+                    self.succeed("apply", delta, self.path("o.zt"), "-q")
+                    self.succeed("diff", self.path("o.zt"), new, "-q")
+                else:
+                    self.refused(delta, self.path("o.zt"), says)
+
+    def test_files_that_the_delta_ties(self):
+        """A file becomes equal to another, whatever it was; one grows by more than what is read at once."""
+        model, fresh = self.versions()
+        for before, after in (({"a.json": b"one", "b.json": b"two"}, {"a.json": b"six", "b.json": b"six"}),
+                              ({"a.json": b"seven", "b.json": b"two"}, {"a.json": b"six", "b.json": b"six"}),
+                              ({"a.json": b"a", "b.json": b""}, {"a.json": bytes(9_000_000), "b.json": b"b" * 5_000_000}),
+                              ({"a.json": bytes(9_000_000), "b.json": b"b"}, {"a.json": b"", "b.json": b"c" * 17_000_000})):
+            old, new = self.in_form("old", "folder", model), self.in_form("the new", "folder", fresh)
+            for folder, files in ((old, before), (new, after)):
+                for name, content in files.items():
+                    (folder / name).write_bytes(content)
+            self.succeed("convert", new, "-o", self.path("n.zt"), "-fq", "--canonical", "--spec", "2.0")  # equal files share a blob
+            self.succeed("apply", self.delta(self.path("n.zt"), old), old, "-q")
+            self.same(old, new)
+            for folder in (old, new):
+                shutil.rmtree(folder)
+
+    def test_the_index_stays_where_the_new_version_is_cut_otherwise(self):
+        model, fresh = self.versions()
+        old, new = self.in_form("old", "folder", model), self.in_form("the new", "folder", fresh)
+        for part, names in (("1", ["b"]), ("2", ["same", "w"])):
+            (new / f"model-0000{part}-of-00002.safetensors").write_bytes(encode({name: fresh[name] for name in names}))
+        index = {name: f"model-0000{1 + (name != 'b')}-of-00002.safetensors" for name in fresh}
+        (new / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+        kept = (old / "model.safetensors.index.json").read_bytes()
+        done = self.json("apply", "--json", self.delta(new, old), old)
+        self.assertEqual(done["warnings"], ["file 'model.safetensors.index.json' stays as it is, for it says where the weights lie"])
+        self.assertEqual((old / "model.safetensors.index.json").read_bytes(), kept)
+        self.succeed("diff", old, new, "-q", "--files", "none")
+
     def test_files_of_the_model(self):
         model, fresh = self.versions()
         old, new = self.in_form("old", "folder", model), self.in_form("the new", "folder", fresh)
