@@ -5,7 +5,7 @@ import shutil
 import struct
 
 import support
-from support import INVALID, IO
+from support import INVALID
 
 import make_safetensors
 
@@ -36,12 +36,6 @@ class BadInput(support.EndToEnd):
         header = '{"\\u0061":{"dt\\u0079pe":"\\u00558","shape":[4],"data_offsets":[0,4]}}'
         source = self.put("escaped.safetensors", make_safetensors.raw(header, b"abcd"))
         self.assertRegex(self.succeed("inspect", source), rb"\na +u8 +\[4\] +dense +4 B\n")
-
-    def test_no_such_file(self):
-        self.fail_with(IO, "convert", self.path("none.safetensors"), "-o", self.path("o.zt"), says="none.safetensors")
-        self.fail_with(IO, "inspect", self.path("none.zt"), says="none.zt")
-        self.fail_with(IO, "verify", self.path("none.zt"), says="none.zt")
-        self.assertEqual(self.entries(), [])
 
     def test_standard_input_with_a_byte_more(self):
         content = make_safetensors.encode(make_safetensors.sample(("a", "b"), "U8", (5,)))

@@ -44,42 +44,18 @@ class Bytes(support.EndToEnd):
             self.assertEqual(hashlib.sha256(data["bytes"]).hexdigest(), want["sha256"], name)
         return content
 
-    def test_single_files_keep_every_byte(self):
-        for relative in SINGLE_FILES:
-            with self.subTest(relative):
-                output = self.path(pathlib.Path(relative).stem + ".zt")
-                self.succeed("convert", DATA / relative, "-o", output)
-                content = self.check_against(output, expected(relative))
-                self.assertTrue(content["version"].startswith("1.2"))
-
-    def test_sharded_folder_and_its_index_keep_every_byte(self):
-        tensors = expected("hf-sharded")
-        for number, source in enumerate([DATA / "hf-sharded", DATA / "hf-sharded/model.safetensors.index.json"]):
-            with self.subTest(source):
-                output = self.path(f"{number}.zt")
-                self.succeed("convert", source, "-o", output)
-                self.check_against(output, tensors)
-
-    def test_shards_given_by_hand_keep_every_byte(self):
+    def test_every_byte_is_kept(self):
+        """Of files, of a folder of shards, its index, and its shards given by hand."""
         shards = sorted((DATA / "hf-sharded").glob("*.safetensors"))
         self.assertEqual(len(shards), 3)
-        self.succeed("convert", *shards, "-o", self.path("o.zt"))
-        self.check_against(self.path("o.zt"), expected("hf-sharded"))
-
-    def test_compressed_conversion_keeps_every_byte(self):
-        for relative in [*SINGLE_FILES, "hf-sharded"]:
-            with self.subTest(relative):
-                output = self.path("o.zt")
-                self.succeed("convert", "--zstd", "-f", DATA / relative, "-o", output)
-                self.check_against(output, expected(relative))
-
-    def test_every_digest_verifies(self):
-        for digest in ["none", "crc32c", "sha256"]:
-            with self.subTest(digest):
-                output = self.path("o.zt")
-                self.succeed("convert", "--digest", digest, "-f", DATA / "hf-sharded", "-o", output)
-                self.check_against(output, expected("hf-sharded"))
-                self.succeed("verify", output)
+        inputs = [(relative, [DATA / relative]) for relative in (*SINGLE_FILES, "hf-sharded")]
+        inputs += [("hf-sharded", [DATA / "hf-sharded/model.safetensors.index.json"]), ("hf-sharded", shards)]
+        for (relative, given), options in itertools.product(inputs, ([], ["--zstd"], *(["--digest", each] for each in ("none", "sha256")))):
+            with self.subTest(relative, given=len(given), options=options):
+                self.succeed("convert", *options, "-f", *given, "-o", self.path("o.zt"))
+                content = self.check_against(self.path("o.zt"), expected(relative))
+                self.assertTrue(content["version"].startswith("1.2"))
+                self.succeed("verify", self.path("o.zt"))
 
     def test_every_dtype_of_the_format(self):
         tensors = {}
@@ -137,12 +113,6 @@ class Bytes(support.EndToEnd):
             begin, end = entry["data_offsets"]
             self.assertEqual(objects[name]["components"]["data"]["bytes"], data[begin:end], name)
 
-    def test_no_tensors_at_all(self):
-        self.put("i.safetensors", make_safetensors.raw({"__metadata__": {"a": "b"}}))
-        self.succeed("convert", self.path("i.safetensors"), "-o", self.path("o.zt"))
-        self.assertEqual(read_zt(self.path("o.zt"))["objects"], {})
-        self.succeed("verify", self.path("o.zt"))
-
     def test_space_around_the_header(self):
         header, data = make_safetensors.layout(make_safetensors.sample())
         padded = json.dumps(header) + " " * 13
@@ -175,11 +145,10 @@ class SameBytes(support.EndToEnd):
         for options in [*self.OPTION_SETS, ["--canonical"]]:
             with self.subTest(options):
                 outputs = []
-                for threads, memory in [("1", "64MiB"), *itertools.product(("1", "2", "16", "64"), ("1MiB", "16MiB", "64MiB"))]:
+                for threads, memory in [("1", "64MiB"), ("1", "1MiB"), ("2", "16MiB"), ("16", "64MiB"), ("64", "1MiB")]:
                     self.succeed("convert", *options, "-f", "-T", threads, "--memory", memory,
                                  self.path("i.safetensors"), "-o", output)
                     outputs.append(output.read_bytes())
-                self.assertEqual(len(outputs), 13)
                 self.assertEqual(len(set(outputs)), 1)
 
     def test_file_pipe_and_standard_input(self):
@@ -373,9 +342,6 @@ class Command(support.EndToEnd):
         process = self.run_program("convert", "-q", "-f", self.source, "-o", self.output)
         self.assertEqual((process.returncode, process.stdout, process.stderr), (0, b"", b""))
 
-    def test_convert_json_is_one_object(self):
-        self.assertIsInstance(self.json("convert", "--json", self.source, "-o", self.output), dict)
-
     def test_inspect_json(self):
         self.succeed("convert", self.source, "-o", self.output)
         listing = self.json("inspect", "--json", self.output)
@@ -391,42 +357,6 @@ class Command(support.EndToEnd):
             self.assertRegex(component["digest"], r"\Acrc32c:0x[0-9A-F]{8}\Z")
             self.assertLessEqual(set(component), {"role", "dtype", "type", "offset", "length", "encoding",
                                                   "uncompressed_length", "digest"})
-
-    def test_inspect_reads_safetensors_too(self):
-        listing = self.json("inspect", "--json", self.source)
-        self.assertEqual(listing["format"], "safetensors")
-        self.assertEqual([entry["name"] for entry in listing["objects"]], ["a", "b", "c"])
-
-    def test_inspect_lists_every_tensor(self):
-        self.succeed("convert", DATA / "hf-sharded", "-o", self.output)
-        listing = self.succeed("inspect", self.output).decode()
-        for name in expected("hf-sharded"):
-            self.assertIn(name, listing)
-
-    def test_verify_json_is_one_object(self):
-        self.succeed("convert", self.source, "-o", self.output)
-        self.assertIsInstance(self.json("verify", "--json", self.output), dict)
-
-    def test_wrong_usage(self):
-        for arguments in [
-            [], ["frobnicate"], ["convert"], ["convert", self.source], ["convert", "-o", self.output],
-            ["convert", self.source, "-o", self.output, "--no-such-option"],
-            ["convert", self.source, "-o", self.output, "--spec", "7"],
-            ["convert", self.source, "-o", self.output, "--digest", "md5"],
-            ["convert", self.source, "-o", self.output, "-T", "-3"],
-            ["convert", self.source, "-o", self.output, "--chunk", "lots"],
-            ["inspect"], ["verify"],
-        ]:
-            with self.subTest(arguments):
-                process = self.expect(USAGE, *arguments)
-                self.assertEqual(process.stdout, b"")
-                self.assertNotEqual(process.stderr, b"")
-        self.assertEqual(self.entries(), ["i.safetensors"])
-
-    def test_help_and_version(self):
-        for arguments in [["--help"], ["convert", "--help"], ["inspect", "--help"], ["verify", "--help"]]:
-            self.assertIn(b"ztstream", self.succeed(*arguments))
-        self.assertRegex(self.succeed("--version").decode(), r"\d+\.\d+\.\d+")
 
     def test_output_on_a_closed_pipe_is_an_error_not_a_crash(self):
         read_end, write_end = os.pipe()

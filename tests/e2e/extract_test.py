@@ -58,9 +58,9 @@ class Safetensors(support.EndToEnd):
             with self.subTest(relative):
                 output = self.path("out.safetensors")
                 self.succeed("extract", "-f", DATA / relative, "-o", output)
-                want, got = read_safetensors_loosely(DATA / relative), read_safetensors(output)
-                self.assertEqual(got[0], written_metadata(want[0]))
-                self.assertEqual(got[1], want[1])
+                (want, metadata), got = make_safetensors.read(DATA / relative), read_safetensors(output)
+                self.assertEqual(got[0], written_metadata(metadata))
+                self.assertEqual(got[1], want)
                 # Once more gives the same bytes: the order is a fixed one.
                 self.succeed("extract", "-f", output, "-o", self.path("again.safetensors"))
                 self.assertEqual(self.path("again.safetensors").read_bytes(), output.read_bytes())
@@ -117,7 +117,7 @@ class Safetensors(support.EndToEnd):
         self.succeed("extract", DATA / "hf-sharded", "-o", self.path("out.safetensors"))
         want = {}
         for shard in sorted((DATA / "hf-sharded").glob("*.safetensors")):
-            want.update(read_safetensors_loosely(shard)[1])
+            want.update(make_safetensors.read(shard)[0])
         self.assertEqual(read_safetensors(self.path("out.safetensors"))[1], want)
 
     def test_what_it_cannot_say_is_refused_by_name(self):
@@ -129,7 +129,7 @@ class Safetensors(support.EndToEnd):
 
     def test_selection(self):
         source = DATA / "safetensors/zoo.safetensors"
-        names = sorted(read_safetensors_loosely(source)[1])[:2]
+        names = sorted(make_safetensors.read(source)[0])[:2]
         self.succeed("extract", source, *names, "-o", self.path("out.safetensors"))
         self.assertEqual(sorted(read_safetensors(self.path("out.safetensors"))[1]), names)
         self.fail_with(USAGE, "extract", source, "no such", "-o", self.path("x.npz"), says="'no such'")
@@ -162,7 +162,7 @@ class Safetensors(support.EndToEnd):
 
     def test_a_file_is_what_a_pipe_gets(self):
         # Into a file, ranges are placed by several threads; into a pipe, they go one after another.
-        rows = {"large": ("F32", [700_001], os.urandom(2_800_004)), "empty": ("F32", [0, 3], b"")}
+        rows = {"large": ("F32", [2_250_001], os.urandom(9_000_004)), "empty": ("F32", [0, 3], b"")}
         rows.update({f"small.{i}": ("U8", [i * 7], os.urandom(i * 7)) for i in range(1500)})
         source = self.safetensors("in.safetensors", rows)
         self.succeed("convert", source, "-o", self.path("z.zt"), "--zstd", "--chunk", "1MiB")
@@ -190,17 +190,6 @@ class Safetensors(support.EndToEnd):
         self.fail_with(USAGE, "extract", source, "-o", self.path("out.bin"), says="--to")
         self.fail_with(USAGE, "extract", source, "-o", self.path("out.zt"), says="convert")
         self.assertEqual(self.entries(), ["bad.npz", "out.safetensors"])
-
-
-def read_safetensors_loosely(path):
-    """As read_safetensors, but of any order, tied ranges allowed."""
-    content = pathlib.Path(path).read_bytes()
-    (size,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8:8 + size])
-    metadata = header.pop("__metadata__", None)
-    data = content[8 + size:]
-    return metadata, {name: (row["dtype"], row["shape"], data[slice(*row["data_offsets"])])
-                      for name, row in header.items()}
 
 
 class Numpy(support.EndToEnd):
@@ -254,18 +243,6 @@ class Numpy(support.EndToEnd):
         name = numpy.load(source).files[0]
         self.succeed("extract", source, name, "-o", self.path("out.npy"))
         self.assertEqual(numpy.load(self.path("out.npy")).tobytes(), numpy.load(source)[name].tobytes())
-
-    def test_output_is_the_same_for_any_number_of_threads(self):
-        tensors = {f"t{i}": ("U8", [9_000_000 // (i + 1)], os.urandom(9_000_000 // (i + 1))) for i in range(5)}
-        tensors |= {f"s{i}": ("U8", [i], bytes([i]) * i) for i in range(200)}
-        source = self.safetensors("in.safetensors", tensors)
-        for suffix in ["npz", "safetensors"]:
-            for threads in [1, 4]:
-                self.succeed("extract", source, "-T", threads, "-o", self.path(f"{threads}.{suffix}"))
-            self.assertEqual(self.path(f"1.{suffix}").read_bytes(), self.path(f"4.{suffix}").read_bytes())
-        with numpy.load(self.path("4.npz")) as got:
-            for name, (_, _, content) in tensors.items():
-                self.assertEqual(got[name].tobytes(), content)
 
 
 @unittest.skipIf(scipy is None, "scipy is not installed")
@@ -370,11 +347,6 @@ class Folder(support.EndToEnd):
             self.succeed("extract", source, "-o", self.path(output))
             self.succeed("diff", source, self.path(output))
 
-    def test_too_long_a_name_is_refused(self):
-        source = self.safetensors("in.safetensors", {"x" * 300: ("U8", [1], b"a")})
-        self.fail_with(UNSUPPORTED, "extract", source, "-o", str(self.path("out")) + "/", says="300 bytes")
-        self.assertEqual(self.entries(), ["in.safetensors"])
-
 
 class Gguf(support.EndToEnd):
 
@@ -428,7 +400,7 @@ class Gguf(support.EndToEnd):
 
     def make_gguf(self, tensors, gap=0, order=None):
         """Bytes of a little-endian file; `tensors` are (name, dimensions, ggml type, bytes). `order`: of the infos."""
-        infos, data = [], b""
+        infos, data = [], bytearray()
         for name, dimensions, kind, content in tensors:
             infos.append(struct.pack("<Q", len(name)) + name.encode() + struct.pack("<I", len(dimensions)) +
                          b"".join(struct.pack("<Q", size) for size in dimensions) + struct.pack("<IQ", kind, len(data)))

@@ -1,4 +1,4 @@
-"""Outputs that cannot be, and pipes and devices for what is read, written and said. What fails midway is fault_test.py's and
+"""Pipes and devices for what is read, written and said. What fails midway is fault_test.py's and
 signal_test.py's."""
 import fcntl
 import json
@@ -11,19 +11,6 @@ import support
 from support import EXISTS, INVALID, IO, PATIENCE, PROGRAM
 
 import make_safetensors
-
-
-class Failure(support.Output):
-
-    def test_output_folder_missing(self):
-        source = self.safetensors("i.safetensors", make_safetensors.sample())
-        self.fail_with(IO, "convert", source, "-o", self.path("none/o.zt"), says="none")
-        self.assertEqual(self.entries(), ["i.safetensors", "out"])
-
-    def test_output_is_a_folder(self):
-        source = self.safetensors("i.safetensors", make_safetensors.sample())
-        self.expect((IO, support.USAGE, support.EXISTS), "convert", "-f", source, "-o", self.out)
-        self.assertEqual(self.entries(self.out), [])
 
 
 class Streams(support.EndToEnd):

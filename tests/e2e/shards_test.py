@@ -544,23 +544,6 @@ class AsOne(Shards):
         super().setUp()
         self.convert("--shards", "5")
 
-    def test_every_command_takes_the_index(self):
-        whole = self.path("whole.zt")
-        self.succeed("convert", "-q", self.source, "-o", whole)
-        self.assertEqual([o["name"] for o in self.json("inspect", self.index, "--json")["objects"]], NAMES)
-        self.assertEqual([o["name"] for o in self.json("inspect", self.out, "--json")["objects"]], NAMES)
-        report = self.json("verify", self.index, "--against", self.source, "--json")
-        self.assertEqual((report["objects_checked"], report["digests"], report["compared"], report["differences"]),
-                         (70, 75, 70, []))
-        self.succeed("diff", self.index, self.source)
-        self.succeed("extract", "-q", self.index, "-o", self.path("back.safetensors"))
-        self.succeed("extract", "-q", whole, "-o", self.path("want.safetensors"))
-        self.assertEqual(self.path("back.safetensors").read_bytes(), self.path("want.safetensors").read_bytes())
-        again = self.path("again")
-        again.mkdir()
-        self.succeed("convert", "-q", self.index, "-o", again / "m.zt", "--shards", "3")
-        self.succeed("diff", again / "m.zt.index.json", self.source)
-
     def test_a_shard_alone_is_a_file_like_others(self):
         single = self.path("single.zt")
         self.succeed("convert", "-q", self.shard(2, 5), "-o", single)
