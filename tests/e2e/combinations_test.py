@@ -4,7 +4,7 @@ import unittest
 import combinations
 from support import PROGRAM
 
-SEEDS = range(1, 181)
+SEEDS = range(1, 121)
 
 
 class Combinations(unittest.TestCase):

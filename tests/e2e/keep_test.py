@@ -15,13 +15,13 @@ def bf16(values):
     return (values.astype("<f4").view("<u4") >> 16).astype("<u2")
 
 
-def checkpoint(count=300_001):
+def checkpoint(count=100_001):
     values = numpy.random.default_rng(1).normal(0, 0.02, count)
-    integers = numpy.random.default_rng(2).integers(0, 99, 200_000)
+    integers = numpy.random.default_rng(2).integers(0, 99, 70_000)
     return {"bf16": ("BF16", [count], bf16(values).tobytes()),
             "f32": ("F32", [count], (bf16(values).astype("<u4") << 16).astype("<u4").tobytes()),
             "flags": ("BOOL", [60_000], (integers[:60_000] % 2).astype("u1").tobytes()),
-            "i64": ("I64", [200_000], integers.astype("<i8").tobytes()),
+            "i64": ("I64", [70_000], integers.astype("<i8").tobytes()),
             "noise": ("U8", [5000], numpy.random.default_rng(3).bytes(5000)),
             "none": ("F32", [0, 4], b""), "one": ("BF16", [], b"\x80\x3f")}
 
@@ -138,11 +138,10 @@ class Keep(support.EndToEnd):
                 for at in (c["offset"] + c["length"] // 3, c["offset"] + c["length"] // 2):
                     damaged = bytes(content[:at]) + bytes([content[at] ^ 16]) + bytes(content[at + 1:])
                     self.put("damaged.zt", damaged)
-                    for to in ("1.2", "2.0"):
-                        for threads in ("1", "4"):
-                            self.fail_with(INVALID, "convert", self.path("damaged.zt"), "-o", self.path("out.zt"), "-q",
-                                           "--spec", to, "-T", threads, says="tensor 'bf16'")
-                            self.assertNotIn("out.zt", self.entries())
+                    for to, threads in (("1.2", "4"), ("2.0", "1")):
+                        self.fail_with(INVALID, "convert", self.path("damaged.zt"), "-o", self.path("out.zt"), "-q",
+                                       "--spec", to, "-T", threads, says="tensor 'bf16'")
+                        self.assertNotIn("out.zt", self.entries())
                     # What is left out is not read.
                     self.succeed("convert", self.path("damaged.zt"), "-o", self.path("out.zt"), "--exclude", "bf16")
                     self.path("out.zt").unlink()
@@ -201,7 +200,7 @@ class Keep(support.EndToEnd):
     def test_memory(self):
         if self.sanitized():
             self.skipTest("sanitizers take memory of their own")
-        values = bf16(numpy.random.default_rng(5).normal(0, 0.02, 40 << 20))
+        values = numpy.tile(bf16(numpy.random.default_rng(5).normal(0, 0.02, 1 << 20)), 40)
         big = self.put("big.safetensors", make_safetensors.encode({"w": ("BF16", [40 << 20], values.tobytes())}))
         before = self.make("--zstd=planes", name="big.zt", source=big)
         status, _, memory = self.costs("convert", before, "-o", self.path("out.zt"), "--rename", "s/w/v/", "-T", "2", "-q")

@@ -86,7 +86,7 @@ class Limits(support.Output):
 
     def while_converting(self, change, says, options=("--zstd=huffman", "--min-gain", "-100"), status=INVALID):
         """Calls change(source) once a conversion has begun to write; it must end with one line."""
-        source = self.sparse_source(3 << 30)
+        source = self.sparse_source(1 << 30)
         for threads in ("1", "2"):
             size = os.path.getsize(source)
             process = subprocess.Popen([PROGRAM, "convert", "-q", *options, "-T", threads, source, "-o", self.output],
@@ -175,7 +175,7 @@ class Limits(support.Output):
         """From too little to start with to enough: done, or one line that says memory; never a crash."""
         if self.sanitized():
             self.skipTest("the sanitizers need more address space than the limits leave")
-        source = self.safetensors("i.safetensors", {**make_safetensors.sample("abcd", "U8", (6 << 20,)),
+        source = self.safetensors("i.safetensors", {**make_safetensors.sample("abcd", "U8", (3 << 20,)),
                                                     **make_safetensors.sample([f"n{i}" for i in range(3000)], "U8",
                                                                               (50,))})
         found = {}

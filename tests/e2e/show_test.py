@@ -150,11 +150,10 @@ class Show(support.EndToEnd):
             if dtype == "F4" or dtype.startswith("F6_"):
                 continue
             for shape in ([], [0], [1], [3], [7, 5], [2, 3, 4], [1001], [40, 30], [9, 2, 0], [8, 9, 17], [2, 2, 2, 2, 2]):
-                for _ in range(3):
-                    data = tame(name, math.prod(shape), rng)
-                    path = self.safetensors("a.safetensors", {"w": (dtype, shape, data)})
-                    array = figures.numbers(name, data).reshape(shape)
-                    self.check(path, "w", array, random_slice(rng, shape))
+                data = tame(name, math.prod(shape), rng)
+                path = self.safetensors("a.safetensors", {"w": (dtype, shape, data)})
+                array = figures.numbers(name, data).reshape(shape)
+                self.check(path, "w", array, random_slice(rng, shape))
 
     def test_whole_numbers_have_all_their_digits(self):
         rng = numpy.random.default_rng(5)
@@ -169,7 +168,7 @@ class Show(support.EndToEnd):
     def test_magnitudes(self):
         rng = numpy.random.default_rng(4)
         for dtype, code in (("F32", "<f4"), ("F64", "<f8")):
-            for trial in range(60):
+            for trial in range(30):
                 span = rng.uniform(0, 12)
                 values = (rng.normal(0, 1, 24) * 10 ** rng.uniform(-span, span / 2, 24)).astype(code)
                 values[rng.random(24) < 0.1] = rng.choice([0.0, -0.0, numpy.nan, numpy.inf, -numpy.inf, 1, 1000, 0.1])

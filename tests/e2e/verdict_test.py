@@ -1,7 +1,7 @@
 """One input, one verdict: all commands and the C interface accept it, or refuse it in one line, and leave nothing: see agreement.py.
 
 The rows are the files of the data folder, forged ones (lib/forged*.py) and random ones. Below them is what is said of some. Each
-row meets two of the conversions, in turn; ZT_CONVERSIONS=5 tries all of them.
+row meets two of the conversions, and one of a bad header two of the commands, in turn; ZT_CONVERSIONS=5 tries all.
 """
 import collections
 import itertools
@@ -122,23 +122,6 @@ class OneVerdict(support.EndToEnd):
             source = self.put("bad.safetensors", content[:length])
             self.fail_with(INVALID, "convert", source, "-o", self.path("o.zt"), says="bad.safetensors")
             self.assertEqual(self.entries(), ["bad.safetensors"])
-
-    def test_a_zt_file_cut_or_changed_at_every_byte(self):
-        """Header, data and footer are guarded; a changed manifest may be a valid one, and never crashes verify."""
-        self.succeed("convert", self.safetensors("i.safetensors", make_safetensors.sample(("a", "b"), "U8", (3,))), "-o", self.path("good.zt"))
-        content = self.path("good.zt").read_bytes()
-        manifest = len(content) - 16 - int.from_bytes(content[-16:-8], "little")
-        guarded = {*range(8), *range(len(content) - 16, len(content))}
-        for entry in self.json("inspect", "--json", self.path("good.zt"))["objects"]:
-            for component in entry["components"]:
-                guarded |= {*range(component["offset"], component["offset"] + component["length"])}
-        self.assertEqual(len(guarded), 8 + 16 + 6)
-        bad = (DIFFERS, INVALID, UNSUPPORTED)
-        for at in range(len(content)):
-            self.expect(bad, "verify", self.put("cut.zt", content[:at]))
-            if at in guarded or at >= manifest:
-                changed = content[:at] + bytes([content[at] ^ (0x40 if at in guarded else 0x81)]) + content[at + 1:]
-                self.expect(bad if at in guarded else (DONE, *bad), "verify", self.put("changed.zt", changed))
 
     def test_planes_that_say_nothing_of_how(self):
         """2.0: without the map, or a member, a part of planes is rotated, in groups of 128 KiB of each width and chunks of 4 MiB."""

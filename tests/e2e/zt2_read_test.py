@@ -441,7 +441,7 @@ class Shards(Reading):
         self.put("m/model-00001-of-00002.zt", one)
         self.expect(DIFFERS, "verify", root, says="is missing; no other file beside the root has its size and digest")
         for number in range(1 << 16):
-            os.close(os.open(root.with_name(f"x{number}"), os.O_CREAT | os.O_WRONLY))
+            os.mknod(root.with_name(f"x{number}"))
         self.expect(DIFFERS, "verify", root, says="is missing; none of the first 65536 files beside the root (there are more) has its size and digest")
         file.root["shards"]["00002-of-00002"]["digest"] = "blake3:00ff"
         self.put("n/model-00001-of-00002.zt", one)

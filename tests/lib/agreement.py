@@ -203,20 +203,8 @@ class Checker:
             self.disagree("inspect", DONE, "accepts what the manifest shows")
         if self.native:
             self.independent()
-            self.ask("diff", "diff", "-T1", path, path)
-        self.ask("stats", "inspect", "--stats", "-T1", *self.given)
-        status, said, identity = self.run("id", "-T1", *self.given)
-        self.answer("id", status, said, target="")
-        for label in self.conversions():
-            self.convert(label, CONVERSIONS[label], identity, version)
-        self.ask("extract", "extract", "-q", "-T1", "--no-sync", *self.given, "-o", "out/o.npz", target="npz")
-        self.clear()
-        if not self.plain:
-            self.ask("extract DIR/", "extract", "-q", "-T1", "--no-sync", *self.given, "--to", "safetensors", "-o", "out/d/",
-                     target="safetensors")
-            self.clear()
-            if version in PIPED:
-                self.ask("convert -", "convert", "-q", *self.given[:-1], "-", "-o", "out/o.zt", stdin=path.read_bytes())
+        for way in self.ways(version):
+            way()
             self.clear()
         answers = self.library.answers(path) if self.library and len(self.given) == 1 else {}
         for call, (status, said) in answers.items():
@@ -228,13 +216,31 @@ class Checker:
             self.disagree("one of these or of those before", f"takes {used} MiB", "")
         return self.kind, self.wrong
 
-    def conversions(self):
-        """The labels of those that are tried: what is not .zt, and what no command opens, is opened or refused alike by all."""
-        labels = list(CONVERSIONS)
-        if not self.native or self.inspect != DONE:
-            return labels[:1]
+    def ways(self, version):
+        """What is asked of an input. Where a listing shows already what is wrong, all open it alike: some of them, in turn."""
         self.turn += self.each
-        return [labels[at % len(labels)] for at in range(self.turn, self.turn + self.each)]
+        commands = [lambda: self.ask("diff", "diff", "-T1", self.path, self.path)] * self.native
+        commands += [lambda: self.ask("stats", "inspect", "--stats", "-T1", *self.given), lambda: self.convert_all(version),
+                     lambda: self.ask("extract", "extract", "-q", "-T1", "--no-sync", *self.given, "-o", "out/o.npz", target="npz")]
+        if not self.plain:
+            commands.append(lambda: self.ask("extract DIR/", "extract", "-q", "-T1", "--no-sync", *self.given, "--to", "safetensors",
+                                             "-o", "out/d/", target="safetensors"))
+            if version in PIPED:
+                commands.append(lambda: self.ask("convert -", "convert", "-q", *self.given[:-1], "-", "-o", "out/o.zt",
+                                                 stdin=self.path.read_bytes()))
+        return commands if self.inspect == DONE else self.some(commands)
+
+    def some(self, rows):
+        """`each` of the rows, in turn, or all."""
+        return rows if self.each >= len(CONVERSIONS) else [rows[at % len(rows)] for at in range(self.turn, self.turn + self.each)]
+
+    def convert_all(self, version):
+        """What is not .zt, and what no command opens, is opened or refused alike by all conversions."""
+        status, said, identity = self.run("id", "-T1", *self.given)
+        self.answer("id", status, said, target="")
+        labels = [*CONVERSIONS]
+        for label in self.some(labels) if self.native and self.inspect == DONE else labels[:1]:
+            self.convert(label, CONVERSIONS[label], identity, version)
 
     def has_identity(self, label):
         """Whether a conversion keeps the identity (2.0, 6.4): it is made of the digests that a file has, whatever their algorithm,
@@ -358,7 +364,7 @@ def try_files(program, library, rows, keep, each, at):
 
 
 def run_files(program, library, files, keep=None, each=None):
-    """As try_files, by several processes. Of the conversions each file meets `each`, in turn, or all."""
+    """As try_files, by several processes. Of the conversions, or of the commands where all refuse it, each file meets `each`, in turn, or all."""
     jobs = len(os.sched_getaffinity(0))
     forked = multiprocessing.get_context("fork")  # all at once, before the pool has a thread; what is imported is there
     step = max(1, min(50, len(files) // jobs // 4 + 1))
