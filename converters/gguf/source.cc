@@ -274,10 +274,7 @@ StatusOr<File> OpenPart(const std::string& path, const std::string& given,
   const std::string folder = part.has_parent_path() ? part.parent_path().string() : ".";
   if (path != given)
     ZT_RETURN_IF_ERROR(CheckStaysInside(folder, part.filename().string(), options));
-  std::error_code error;
-  if (IsUrl(path) ? !options.store->Exists(path)
-                  : fs::symlink_status(part, error).type() == fs::file_type::not_found)
-    return InvalidData("it is missing");
+  if (!options.store->HasName(path)) return InvalidData("it is missing");
   return OpenFileHeader(path, *options.store);
 }
 

@@ -362,11 +362,7 @@ OpenedSource OpenKerasIndex(const std::string& path, const SourceOptions& option
   for (const auto& [name, held] : groups) {
     const std::string file = (folder / name).string();
     ZT_RETURN_IF_ERROR(WithFile(CheckStaysInside(folder.string(), name, options), file));
-    std::error_code error;
-    if (IsUrl(file) ? !options.store->Exists(file)
-                    : std::filesystem::symlink_status(file, error).type() ==
-                          std::filesystem::file_type::not_found)
-      return InvalidData("shard " + name + " is missing");
+    if (!options.store->HasName(file)) return InvalidData("shard " + name + " is missing");
     auto bytes = options.store->Open(file);
     if (!bytes.ok()) return WithFile(bytes.status(), file);
     auto source = g_open_hdf5(*std::move(bytes), options);

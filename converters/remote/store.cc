@@ -96,9 +96,6 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
   bool Exists(const std::string& url) override {
     return IsUrl(url) ? IsThere(url).value_or(false) : Store::Exists(url);
   }
-  bool IsFile(const std::string& url) override {
-    return IsUrl(url) ? Exists(url) : Store::IsFile(url);
-  }
   StatusOr<std::vector<std::string>> List(const std::string& url) override {
     if (!IsUrl(url)) return Store::List(url);
     ZT_ASSIGN_OR_RETURN(const auto listing, Ask(url, false));

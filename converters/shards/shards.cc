@@ -93,12 +93,7 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards,
   NameList names;
   std::size_t missing = 0;
   for (const std::string& shard : shards) {
-    const fs::path path = folder / shard;
-    std::error_code error;
-    // Opening a link tells what it lacks.
-    if (IsUrl(path.string()) ? store.Exists(path.string())
-                             : fs::symlink_status(path, error).type() != fs::file_type::not_found)
-      continue;
+    if (store.HasName((folder / shard).string())) continue;
     names.Add(shard);
     ++missing;
   }

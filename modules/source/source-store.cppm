@@ -35,7 +35,7 @@ class Store {
   // that cannot be found out: opening the name then reports the error.
   virtual bool IsFolder(const std::string& name);
   virtual bool Exists(const std::string& name);
-  virtual bool IsFile(const std::string& name);
+  bool IsFile(const std::string& name);
   // Names of a folder's entries, in no order; of a server, of the files only. kUnimplemented if the
   // server lists none.
   virtual StatusOr<std::vector<std::string>> List(const std::string& folder);
@@ -46,6 +46,8 @@ class Store {
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& name,
                                                  const FileSinkOptions& options);
 
+  // True if something has this name, be it a link that leads nowhere: opening it tells what it lacks.
+  bool HasName(const std::string& name);
   // As OpenFileForEachRead.
   StatusOr<std::shared_ptr<ByteSource>> OpenForEachRead(const std::string& name);
   // The size of a file in bytes; nullopt if it cannot be found out.

@@ -69,7 +69,7 @@ bool Store::Exists(const std::string& name) {
 
 bool Store::IsFile(const std::string& name) {
   std::error_code error;
-  return fs::is_regular_file(name, error);
+  return IsUrl(name) ? Exists(name) : fs::is_regular_file(name, error);
 }
 
 StatusOr<std::vector<std::string>> Store::List(const std::string& folder) {
@@ -89,6 +89,12 @@ StatusOr<std::unique_ptr<Sink>> Store::Create(const std::string& name,
                                               const FileSinkOptions& options) {
   ZT_RETURN_IF_ERROR(CheckNoJournal(name));
   return CreateFileSink(name, options);
+}
+
+bool Store::HasName(const std::string& name) {
+  std::error_code error;
+  return IsUrl(name) ? Exists(name)
+                     : fs::symlink_status(name, error).type() != fs::file_type::not_found;
 }
 
 StatusOr<std::shared_ptr<ByteSource>> Store::OpenForEachRead(const std::string& name) {
