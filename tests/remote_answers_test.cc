@@ -1,6 +1,7 @@
 // zt.remote: what servers say, taken apart, and which names are URLs.
 #include <cstdint>
-#include <functional>
+#include <initializer_list>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,9 +26,9 @@ using remote::internal::NextPage;
 using remote::internal::ParseContentRange;
 using remote::internal::ParseListPage;
 using remote::internal::ParseTime;
+using remote::internal::ParseXml;
 using remote::internal::PercentDecoded;
 using remote::internal::RetrySeconds;
-using remote::internal::ScanXml;
 using remote::internal::TakeHeadLine;
 using remote::internal::XmlDecoded;
 using remote::internal::XmlRoot;
@@ -50,28 +51,26 @@ TEST(Answers, ContentRanges) {
   }
 }
 
-std::vector<std::pair<std::string, std::string>> Leaves(std::string_view xml, bool& good) {
-  std::vector<std::pair<std::string, std::string>> found;
-  good = ScanXml(
-      xml, [&](std::string_view name, const std::string& text) { found.emplace_back(name, text); });
-  return found;
-}
-
 TEST(Answers, Xml) {
-  bool good = false;
-  EXPECT_THAT(Leaves("<?xml version=\"1.0\"?>\n<!-- c > --><a:R x='1'><b>1 &lt; 2 "
-                     "&amp;&#65;&#x42;</b>\n<c/><d></d></a:R>",
-                     good),
-              ElementsAre(Pair("b", "1 < 2 &AB"), Pair("c", ""), Pair("d", "")));
-  EXPECT_TRUE(good);
+  const auto document = ParseXml(
+      "<?xml version=\"1.0\"?>\n<!-- c > --><a:R x='1'><b>1 &lt; 2 &amp;&#65;&#x42;</b>\n"
+      "<e><f>1</f><g><h>2</h></g></e><c/><e><f>3</f></e>4<d></d></a:R>");
+  EXPECT_TRUE(document.whole);
+  EXPECT_EQ(document.root, "R");
+  EXPECT_THAT(document.members, ElementsAre(Pair("b", "1 < 2 &AB"), Pair("c", ""), Pair("d", "")));
+  EXPECT_THAT(document.rows, ElementsAre(Pair("e", ElementsAre(Pair("f", "1"), Pair("h", "2"))),
+                                         Pair("e", ElementsAre(Pair("f", "3")))));
+  const auto part = ParseXml("<R><a>1</a><e><f>2</f></e><e><f>3</f>");
+  EXPECT_FALSE(part.whole);
+  EXPECT_THAT(part.members, ElementsAre(Pair("a", "1")));
+  EXPECT_THAT(part.rows, ElementsAre(Pair("e", ElementsAre(Pair("f", "2")))));
   for (const std::string_view bad :
-       {"<a>", "<a></b>", "</a>", "<a", "<a><b></a></b>", "<>", "<!-- "}) {
-    Leaves(bad, good);
-    EXPECT_FALSE(good) << bad;
-  }
+       {"<a>", "<a></b>", "</a>", "<a", "<a><b></a></b>", "<>", "<!-- "})
+    EXPECT_FALSE(ParseXml(bad).whole) << bad;
   EXPECT_EQ(XmlRoot("  <?xml?>\n <Error><Code>X</Code></Error>"), "Error");
   EXPECT_EQ(XmlRoot("no"), "");
   EXPECT_EQ(XmlText("<E><Code>X</Code><Code>Y</Code></E>", "Code"), "X");
+  EXPECT_EQ(XmlText("<R><Error><Code>X</Code></Error></R>", "Code"), "X");
   EXPECT_EQ(XmlText("<html><body>Bad Gateway", "Code"), "");
   EXPECT_EQ(XmlDecoded("&unknown;&;& &#xD800;&#0;&#x110000;"),
             "& \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
@@ -196,15 +195,11 @@ TEST(Answers, Escapes) {
 }
 
 TEST(Answers, Json) {
-  constexpr std::string_view kNames[] = {"a", "b"};
-  std::vector<std::string> values;
-  EXPECT_TRUE(JsonStrings(R"({"b": "2", "a": [1], "c": {}})", kNames, values));
-  EXPECT_THAT(values, ElementsAre("", "2"));
-  constexpr std::string_view kInner[] = {"a/b", "a/c"};
-  EXPECT_TRUE(JsonStrings(R"({"a": {"b": 1700000000000, "c": "x"}})", kInner, values));
-  EXPECT_THAT(values, ElementsAre("1700000000000", "x"));
-  EXPECT_FALSE(JsonStrings("[]", kNames, values));
-  EXPECT_FALSE(JsonStrings("{", kNames, values));
+  EXPECT_THAT(JsonStrings(R"({"b": "2", "a": [1], "c": {}})", {"a", "b"}), ElementsAre("", "2"));
+  EXPECT_THAT(JsonStrings(R"({"a": {"b": 1700000000000, "c": "x"}})", {"a/b", "a/c"}),
+              ElementsAre("1700000000000", "x"));
+  EXPECT_THAT(JsonStrings("[]", {"a"}), ElementsAre());
+  EXPECT_THAT(JsonStrings("{", {"a"}), ElementsAre());
   std::vector<std::pair<std::string, std::uint64_t>> files;
   EXPECT_TRUE(JsonTree(
       R"([{"type": "directory", "path": "d"}, {"type": "file", "path": "d/f", "size": 7}])",

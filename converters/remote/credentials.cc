@@ -10,9 +10,7 @@ module;
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/status_macros.h"
@@ -24,6 +22,7 @@ import :files;
 import :http;
 import :s3;
 import zt.core;
+import zt.digest;
 
 namespace zt::remote::internal {
 
@@ -68,16 +67,16 @@ Found FromEnvironment() {
               "the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)");
 }
 
-Found FromKeys(const Members& members, const Profile& profile) {
-  return Pair(Member(members, "aws_access_key_id"), Member(members, "aws_secret_access_key"),
-              Member(members, "aws_session_token"), Of(profile));
+Found FromKeys(Members members, const Profile& profile) {
+  return Pair(members["aws_access_key_id"], members["aws_secret_access_key"],
+              members["aws_session_token"], Of(profile));
 }
 
 // The standard output of a command of a configuration file of the user, whose standard error is
 // ours. What has not ended in a minute never will: nobody answers it.
 StatusOr<std::string> OutputOf(const std::string& command, const Settings& settings) {
   constexpr std::size_t kMost = 1 << 20;
-  constexpr std::chrono::milliseconds kLeastWait(5'000), kMostWait(60'000);
+  constexpr std::chrono::seconds kLeastWait(5), kMostWait(60);
   const auto wait = std::clamp(settings.most_wait(), kLeastWait, kMostWait);
   const auto until = std::chrono::steady_clock::now() + wait;
   int ends[2];
@@ -91,10 +90,10 @@ StatusOr<std::string> OutputOf(const std::string& command, const Settings& setti
   ::sigemptyset(&none);
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  std::string shell = "sh", option = "-c", words = command;
-  char* const arguments[] = {shell.data(), option.data(), words.data(), nullptr};
+  const char* const arguments[] = {"sh", "-c", command.c_str(), nullptr};
   ::pid_t child = -1;
-  const int problem = ::posix_spawn(&child, "/bin/sh", &actions, &attributes, arguments, environ);
+  const int problem = ::posix_spawn(&child, "/bin/sh", &actions, &attributes,
+                                    const_cast<char* const*>(arguments), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   ::close(ends[1]);
@@ -112,17 +111,13 @@ StatusOr<std::string> OutputOf(const std::string& command, const Settings& setti
     }
     if (!open) running = ::waitpid(child, &status, WNOHANG) == 0;
     late = running && std::chrono::steady_clock::now() > until;
-    if (late) {
-      ::kill(child, SIGKILL);
-      (void)::waitpid(child, &status, 0);
-    }
   }
   ::close(ends[0]);
   if (problem != 0) return IoError(problem, "credential_process cannot be started");
   if (late) {
-    return IoError("credential_process has not ended in " +
-                   std::to_string(std::chrono::duration_cast<std::chrono::seconds>(wait).count()) +
-                   " s");
+    ::kill(child, SIGKILL);
+    (void)::waitpid(child, &status, 0);
+    return IoError("credential_process has not ended in " + std::to_string(wait.count()) + " s");
   }
   if (status != 0) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
@@ -144,24 +139,22 @@ StatusOr<std::string> Ask(HttpRequest request) {
   ZT_RETURN_IF_ERROR(answer.status);
   if (answer.ok()) return answer.text;
   std::string code = XmlText(answer.text, "Code"), message = XmlText(answer.text, "Message");
-  constexpr std::string_view kNames[] = {"message", "Message"};
-  std::vector<std::string> values;
-  if (message.empty() && JsonStrings(answer.text, kNames, values))
-    message = values[0].empty() ? values[1] : values[0];
+  for (const std::string& value : JsonStrings(answer.text, {"message", "Message"})) {
+    if (message.empty()) message = value;
+  }
   return IoError(Said(answer, code.empty() ? message : code + ": " + message));
 }
 
 StatusOr<std::string> AskNear(const SharedSettings& settings, const std::string& method,
                               const std::string& url, std::vector<std::string> fields,
                               long patience) {
-  HttpRequest request{.settings = settings,
-                      .method = method,
-                      .url = url,
-                      .secrets = std::move(fields),
-                      .direct = true,
-                      .patience = patience,
-                      .tries = 3};
-  return Ask(std::move(request));
+  return Ask({.settings = settings,
+              .method = method,
+              .url = url,
+              .fields = std::move(fields),
+              .direct = true,
+              .patience = patience,
+              .tries = 3});
 }
 
 // Asks the credentials URI of a container of ECS or EKS. An http URI must be an address of this
@@ -191,10 +184,11 @@ StatusOr<Credentials> FromContainer(const SharedSettings& settings) {
 
 // Asks the metadata service of an instance of EC2, in its second version only.
 StatusOr<Credentials> FromInstance(const SharedSettings& settings) {
-  std::string base = Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
   const bool v6 = Lower(Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE")) == "ipv6";
-  if (base.empty()) base = v6 ? "http://[fd00:ec2::254]" : "http://169.254.169.254";
-  base = WithoutSlashes(base) + "/latest/";
+  std::string base =
+      WithoutSlashes(FirstOf({Environment("AWS_EC2_METADATA_SERVICE_ENDPOINT"),
+                              v6 ? "http://[fd00:ec2::254]" : "http://169.254.169.254"})) +
+      "/latest/";
   ZT_ASSIGN_OR_RETURN(const std::string token,
                       AskNear(settings, "PUT", base + "api/token",
                               {"X-aws-ec2-metadata-token-ttl-seconds: 21600"}, 1));
@@ -210,13 +204,11 @@ StatusOr<Credentials> FromInstance(const SharedSettings& settings) {
 // Asks STS for the credentials of a role. Without `by` it is not signed.
 StatusOr<Credentials> AskSts(const Profile& profile, QueryPairs form,
                              const std::optional<Credentials>& by) {
-  std::string endpoint = FirstSet({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
-  if (endpoint.empty()) endpoint = profile.Find("endpoint_url");
-  const std::string region = profile.region.empty() ? "us-east-1" : profile.region;
-  if (endpoint.empty() && profile.region.empty()) endpoint = "https://sts.amazonaws.com";
-  if (endpoint.empty()) {
-    ZT_ASSIGN_OR_RETURN(endpoint, AwsUrl("sts", region));
-  }
+  const std::string region = FirstOf({profile.region, "us-east-1"});
+  const std::string given =
+      FirstOf({FirstSet({"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"}), profile.Find("endpoint_url"),
+               profile.region.empty() ? "https://sts.amazonaws.com" : ""});
+  ZT_ASSIGN_OR_RETURN(const std::string endpoint, AwsUrl(given, "sts", region));
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(endpoint));
   form.emplace_back("Version", "2011-06-15");
   if (const std::string duration = profile.Find("duration_seconds"); !duration.empty() && by)
@@ -228,15 +220,14 @@ StatusOr<Credentials> AskSts(const Profile& profile, QueryPairs form,
                     .payload = Sha256Hex(body),
                     .region = region,
                     .service = "sts"};
-  HttpRequest request{
-      .settings = profile.settings,
-      .method = "POST",
-      .url = url.origin() + sign.path,
-      .fields = {"Host: " + sign.host, "Content-Type: application/x-www-form-urlencoded"},
-      .body = std::as_bytes(std::span(body))};
+  HttpRequest request{.settings = profile.settings,
+                      .method = "POST",
+                      .url = url.origin() + sign.path,
+                      .fields = {"Content-Type: application/x-www-form-urlencoded"},
+                      .body = std::as_bytes(std::span(body))};
   if (by) request.sign = [&](std::vector<std::string>& fields) { Sign(sign, *by, Now(), fields); };
   auto answer = Ask(std::move(request));
-  if (!answer.ok()) return Annotate(answer.status(), "the role of profile " + Quote(profile.name));
+  if (!answer.ok()) return Annotate(answer.status(), "the role of " + Of(profile));
   return Checked({.id = XmlText(*answer, "AccessKeyId"),
                   .secret = XmlText(*answer, "SecretAccessKey"),
                   .token = XmlText(*answer, "SessionToken")},
@@ -244,17 +235,16 @@ StatusOr<Credentials> AskSts(const Profile& profile, QueryPairs form,
 }
 
 StatusOr<Credentials> FromWebIdentity(const Profile& profile, const std::string& file,
-                                      const std::string& role, std::string session) {
+                                      const std::string& role, const std::string& session) {
   if (role.empty())
     return IoError(
         "AWS_WEB_IDENTITY_TOKEN_FILE or web_identity_token_file is set without a role "
         "(AWS_ROLE_ARN, role_arn)");
   ZT_ASSIGN_OR_RETURN(const std::string token, ReadSmall(file));
-  if (session.empty()) session = "ztstream";
   return AskSts(profile,
                 {{"Action", "AssumeRoleWithWebIdentity"},
                  {"RoleArn", role},
-                 {"RoleSessionName", session},
+                 {"RoleSessionName", FirstOf({session, "ztstream"})},
                  {"WebIdentityToken", std::string(Trimmed(token))}},
                 std::nullopt);
 }
@@ -266,36 +256,31 @@ StatusOr<Credentials> FromSso(const Profile& profile) {
     if (profile.Find(name).empty()) missing += std::string(" ") + name;
   }
   if (!missing.empty()) return IoError(Of(profile) + " is one of SSO and lacks" + missing);
-  const std::string region = profile.Find("sso_region"), session = profile.Find("sso_session");
-  const std::string key = session.empty() ? profile.Find("sso_start_url") : session;
+  const std::string session = profile.Find("sso_session");
+  const std::string key = FirstOf({session, profile.Find("sso_start_url")});
   std::array<std::byte, SHA_DIGEST_LENGTH> digest;
   SHA_CTX context;
   SHA1_Init(&context);
   SHA1_Update(&context, key.data(), key.size());
   SHA1_Final(reinterpret_cast<unsigned char*>(digest.data()), &context);
   const auto text = ReadSmall(Environment("HOME") + "/.aws/sso/cache/" + Hex(digest) + ".json");
-  constexpr std::string_view kToken[] = {"accessToken", "expiresAt"};
-  std::vector<std::string> values;
-  const bool read = text.ok() && JsonStrings(*text, kToken, values) && !values[0].empty();
+  auto values = JsonStrings(text.value_or(""), {"accessToken", "expiresAt"});
+  const bool read = !values.empty() && !values[0].empty();
   if (!read || ParseTime(values[1]).value_or(0) <= Now())
-    return IoError("the SSO login of profile " + Quote(profile.name) +
-                   (read ? " has expired" : " is missing") + "; run 'aws sso login --profile " +
-                   profile.name + "'");
-  std::string endpoint = Environment("AWS_ENDPOINT_URL_SSO");
-  if (endpoint.empty()) {
-    ZT_ASSIGN_OR_RETURN(endpoint, AwsUrl("portal.sso", region));
-  }
+    return IoError("the SSO login of " + Of(profile) + (read ? " has expired" : " is missing") +
+                   "; run 'aws sso login --profile " + profile.name + "'");
+  ZT_ASSIGN_OR_RETURN(const std::string endpoint, AwsUrl(Environment("AWS_ENDPOINT_URL_SSO"),
+                                                         "portal.sso", profile.Find("sso_region")));
   HttpRequest request{.settings = profile.settings};
   request.url = endpoint + "/federation/credentials?" +
                 QueryText({{"account_id", profile.Find("sso_account_id")},
                            {"role_name", profile.Find("sso_role_name")}});
-  request.secrets = {"x-amz-sso_bearer_token: " + values[0]};
+  request.fields = {"x-amz-sso_bearer_token: " + values[0]};
   auto answer = Ask(std::move(request));
-  if (!answer.ok()) return Annotate(answer.status(), "the SSO of profile " + Quote(profile.name));
-  constexpr std::string_view kNames[] = {
-      "roleCredentials/accessKeyId", "roleCredentials/secretAccessKey",
-      "roleCredentials/sessionToken", "roleCredentials/expiration"};
-  if (!JsonStrings(*answer, kNames, values)) values.assign(4, "");
+  if (!answer.ok()) return Annotate(answer.status(), "the SSO of " + Of(profile));
+  values = JsonStrings(*answer, {"roleCredentials/accessKeyId", "roleCredentials/secretAccessKey",
+                                 "roleCredentials/sessionToken", "roleCredentials/expiration"});
+  values.resize(4);
   // In milliseconds.
   const std::uint64_t expires = NumberOf(values[3]).value_or(0);
   ZT_ASSIGN_OR_RETURN(Credentials found, Checked({values[0], values[1], values[2]}, ""));
@@ -328,13 +313,10 @@ StatusOr<Credentials> FromRole(const Profile& profile, std::vector<std::string> 
   if (!profile.Find("mfa_serial").empty())
     return NotBuilt(profile, " asks for a code of MFA (mfa_serial), which is not asked for");
   ZT_ASSIGN_OR_RETURN(const auto by, FromSource(profile, std::move(seen)));
-  if (!by)
-    return IoError("the source of the role of profile " + Quote(profile.name) +
-                   " has no credentials");
-  const std::string session = profile.Find("role_session_name");
+  if (!by) return IoError("the source of the role of " + Of(profile) + " has no credentials");
   QueryPairs form = {{"Action", "AssumeRole"},
                      {"RoleArn", profile.Find("role_arn")},
-                     {"RoleSessionName", session.empty() ? "ztstream" : session}};
+                     {"RoleSessionName", FirstOf({profile.Find("role_session_name"), "ztstream"})}};
   if (const std::string id = profile.Find("external_id"); !id.empty())
     form.emplace_back("ExternalId", id);
   return AskSts(profile, std::move(form), by);
@@ -357,12 +339,9 @@ Found FromProfile(const Profile& profile, std::vector<std::string> seen) {
   if (!role.empty() && web.empty() && (first || !has_keys))
     return FromRole(profile, std::move(seen));
   if (first && profile.settings->profile.empty()) {
-    const auto prefer = [](std::string& value, const char* name) {
-      if (std::string given = Environment(name); !given.empty()) value = std::move(given);
-    };
-    prefer(web, "AWS_WEB_IDENTITY_TOKEN_FILE");
-    prefer(role, "AWS_ROLE_ARN");
-    prefer(session, "AWS_ROLE_SESSION_NAME");
+    web = FirstOf({Environment("AWS_WEB_IDENTITY_TOKEN_FILE"), web});
+    role = FirstOf({Environment("AWS_ROLE_ARN"), role});
+    session = FirstOf({Environment("AWS_ROLE_SESSION_NAME"), session});
   }
   if (!web.empty()) return FromWebIdentity(profile, web, role, session);
   for (const char* name : {"sso_session", "sso_start_url", "sso_account_id", "sso_role_name"}) {
@@ -379,33 +358,14 @@ Found FromProfile(const Profile& profile, std::vector<std::string> seen) {
 
 }  // namespace
 
-std::optional<std::int64_t> ParseTime(const std::string& text) {
-  std::string upper = text;
-  for (char& c : upper) {
-    c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    c = c == 'T' ? ' ' : c;
-  }
-  struct tm time = {};
-  const char* rest = ::strptime(upper.c_str(), "%Y-%m-%d %H:%M:%S", &time);
-  if (rest == nullptr) return std::nullopt;
-  if (*rest == '.') rest += 1 + ::strspn(rest + 1, "0123456789");
-  if (*rest != '\0') rest = ::strptime(rest, "%z", &time);
-  if (rest == nullptr || *rest != '\0') return std::nullopt;
-  const long offset = time.tm_gmtoff;
-  return static_cast<std::int64_t>(::timegm(&time)) - offset;
-}
-
 StatusOr<Credentials> ParseCredentials(std::string_view json) {
-  constexpr std::string_view kNames[] = {
-      "AccessKeyId", "SecretAccessKey", "SessionToken", "Token", "Expiration", "Code", "Message"};
-  std::vector<std::string> values;
-  if (!JsonStrings(json, kNames, values))
-    return IoError("the credentials are not the JSON that AWS describes");
+  const auto values = JsonStrings(json, {"AccessKeyId", "SecretAccessKey", "SessionToken", "Token",
+                                         "Expiration", "Code", "Message"});
+  if (values.empty()) return IoError("the credentials are not the JSON that AWS describes");
   if (values[0].empty() && !values[5].empty())
     return IoError("there are no credentials: " + values[5] + " " + values[6]);
-  return Checked(
-      {.id = values[0], .secret = values[1], .token = values[2].empty() ? values[3] : values[2]},
-      values[4]);
+  return Checked({.id = values[0], .secret = values[1], .token = FirstOf({values[2], values[3]})},
+                 values[4]);
 }
 
 StatusOr<Credentials> FindCredentials(const SharedSettings& settings) {

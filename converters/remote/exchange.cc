@@ -55,18 +55,9 @@ milliseconds RandomDelay(int fruitless) {
 
 }  // namespace
 
-std::optional<std::int64_t> HttpTime(std::string_view text) {
-  struct tm time = {};
-  if (::strptime(std::string(text).c_str(), "%a, %d %b %Y %H:%M:%S GMT", &time) == nullptr)
-    return std::nullopt;
-  return static_cast<std::int64_t>(::timegm(&time));
-}
-
 std::string_view HttpHead::Find(std::string_view name) const {
-  for (const auto& [field, value] : fields) {
-    if (field == name) return value;
-  }
-  return {};
+  const auto found = std::ranges::find_if(fields, [&](auto& each) { return each.first == name; });
+  return found == fields.end() ? std::string_view() : found->second;
 }
 
 std::optional<std::uint64_t> RetrySeconds(const HttpHead& head) {
@@ -80,10 +71,10 @@ std::optional<std::uint64_t> RetrySeconds(const HttpHead& head) {
     if (const auto seconds = number(limit.substr(at + 3))) return *seconds + 1;
   }
   const std::string_view after = head.Find("retry-after");
-  const auto date = HttpTime(after);
+  const auto date = ParseTime(after);
   if (!date) return number(after);
   // By the clock of the server.
-  const std::int64_t now = HttpTime(head.Find("date")).value_or(::time(nullptr));
+  const std::int64_t now = ParseTime(head.Find("date")).value_or(::time(nullptr));
   return static_cast<std::uint64_t>(std::clamp<std::int64_t>(*date - now, 0, 1'000'000));
 }
 
@@ -102,7 +93,10 @@ void TakeHeadLine(std::string_view line, HttpHead& head) {
 }
 
 Exchange::Exchange(HttpRequest given)
-    : request(std::move(given)), last_progress_(Clock::now()), next_try_(last_progress_) {}
+    : request(std::move(given)),
+      first_(ParseUrl(request.url).value_or(Url())),
+      last_progress_(Clock::now()),
+      next_try_(last_progress_) {}
 
 // Every try begins at the first URL, because the server may sign a redirect for a single request.
 void Exchange::BeginTry() {
@@ -112,11 +106,10 @@ void Exchange::BeginTry() {
     https_ = url_.starts_with("https://");
   }
   begun_ = Clock::now();
-  again = tries_ > 0;
   shunned = false;
-  head_ = {};
+  answer_.head = {};
+  answer_.text.clear();
   refused_ = OkStatus();
-  text_.clear();
   accepted_ = enough_ = false;
   have_at_try_ = have_;
 }
@@ -127,21 +120,19 @@ std::vector<std::string> Exchange::HeaderFields() const {
     fields.push_back("range: bytes=" + std::to_string(request.range->begin + have_) + "-" +
                      std::to_string(request.range->end - 1));
   }
-  if (!at_first_origin_) return fields;
-  fields.insert(fields.end(), request.secrets.begin(), request.secrets.end());
-  if (request.sign) request.sign(fields);
+  if (at_first_origin_ && request.sign) request.sign(fields);
   return fields;
 }
 
 bool Exchange::Accept() {
   if (accepted_) return true;
   accepted_ = true;
-  if (request.accept) refused_ = request.accept(head_, have_);
+  if (request.accept) refused_ = request.accept(answer_.head, have_);
   return refused_.ok();
 }
 
 Exchange::Taken Exchange::TakeBody(std::span<const std::byte> piece) {
-  const bool good = head_.status >= 200 && head_.status < 300;
+  const bool good = answer_.head.ok();
   if (good && !Accept()) return Taken::kNo;
   if (good && request.consume) {
     if (!request.consume(piece)) return Taken::kPause;
@@ -162,44 +153,39 @@ Exchange::Taken Exchange::TakeBody(std::span<const std::byte> piece) {
     return Taken::kAll;
   }
   const std::size_t most = good ? request.most_text : 64 << 10;
-  if (text_.size() + piece.size() > most) {
+  if (answer_.text.size() + piece.size() > most) {
     enough_ = !good;
     if (good)
       refused_ = InvalidData("the server's answer is longer than the limit of " +
                              std::to_string(most) + " bytes");
     return Taken::kNo;
   }
-  text_.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  answer_.text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   return Taken::kAll;
 }
 
 bool Exchange::Give(Status status, bool lost) {
   answer_.status = std::move(status);
   answer_.lost = lost;
-  answer_.head = head_;
-  answer_.text = std::move(text_);
   answer_.tag = request.tag;
   return false;
-}
-
-void Exchange::Tell() {
-  if (std::exchange(told, true)) return;
-  if (cancelled) Give(Cancelled("the request was given up"));
-  if (request.done) request.done(std::move(answer_));
 }
 
 bool Exchange::EndTry(const TryEnd& end) {
   const bool answered = end.answered || enough_;
   ++tries_;
-  if (have_ - have_at_try_ >= kProgress) fruitless_ = 0;
-  if (have_ - have_at_try_ >= kProgress) last_progress_ = Clock::now();
+  if (have_ - have_at_try_ >= kProgress) {
+    fruitless_ = 0;
+    last_progress_ = Clock::now();
+  }
   // Sending a part slowly may take longer than the longest wait, and does not count; that nobody
   // answers it does.
   if (end.sent >= kProgress) {
     const std::chrono::seconds silent(answered ? 0 : request.patience);
     last_progress_ += std::max(Clock::now() - begun_ - silent, Clock::duration());
   }
-  if (answered && head_.status >= 200 && head_.status < 300) (void)Accept();
+  const int status = answer_.head.status;
+  if (answered && answer_.head.ok()) (void)Accept();
   if (!refused_.ok()) return Give(refused_, end.may_be_done);
   if (!answered && shunned) {
     return Give(IoError("the server redirects to " + ParseUrl(url_)->origin() +
@@ -215,21 +201,20 @@ bool Exchange::EndTry(const TryEnd& end) {
     if (end.hopeless || (end.may_be_done && !request.repeatable))
       return Give(IoError(end.problem), end.may_be_done);
     answer_.resent = answer_.resent || end.may_be_done;
-    return TryLater(end.problem, false);
+    return TryLater(end.problem);
   }
   if (!end.redirect.empty() && request.redirects > 0) return FollowRedirect(end);
-  answer_.resent = answer_.resent || head_.status >= 500;
-  const bool passes = head_.status >= 400 && passing_ < kMostPassing &&
-                      !IsWorthAnother(head_.status) && IsPassing(XmlText(text_, "Code"));
+  answer_.resent = answer_.resent || status >= 500;
+  const bool passes = status >= 400 && passing_ < kMostPassing && !IsWorthAnother(status) &&
+                      IsPassing(XmlText(answer_.text, "Code"));
   passing_ += passes;
-  if (passes || IsWorthAnother(head_.status)) return TryLater("", true);
-  if (const auto url = ParseUrl(request.url); url.ok()) (void)HasAnswered(*url, true);
+  if (passes || IsWorthAnother(status)) return TryLater("");
+  (void)HasAnswered(first_, true);
   // A signature may have expired between two requests: the first server makes a new one.
-  if (head_.status == 403 && !at_first_origin_ && tries_ < 2) return TryLater("", true);
-  if (head_.status >= 200 && head_.status < 300 && have_ < request.into.size())
+  if (status == 403 && !at_first_origin_ && tries_ < 2) return TryLater("");
+  if (answer_.head.ok() && have_ < request.into.size())
     return TryLater("the body ended at byte " + std::to_string(have_) + " of " +
-                        std::to_string(request.into.size()),
-                    false);
+                    std::to_string(request.into.size()));
   return Give();
 }
 
@@ -239,39 +224,40 @@ bool Exchange::FollowRedirect(const TryEnd& end) {
   const auto refuse = [&](std::string_view why) {
     return Give(IoError("the server redirects to " + std::string(why)));
   };
-  const auto first = ParseUrl(request.url), to = ParseUrl(end.redirect);
-  if (!to.ok() || !first.ok() || (to->scheme != "https" && to->scheme != "http"))
+  const auto to = ParseUrl(end.redirect);
+  if (!to.ok() || (to->scheme != "https" && to->scheme != "http"))
     return refuse("something that is not an http URL");
   if (https_ && to->scheme != "https") return refuse("http, which is not secure");
   if (redirects_ == 0)
-    local_ = IsLoopback(*first) || IsLocal(HostName(*first)) || IsLocal(end.address);
+    local_ = IsLoopback(first_) || IsLocal(HostName(first_)) || IsLocal(end.address);
   if (!local_ &&
-      (IsLoopback(*to) || IsLocal(HostName(*to)) || (IsAddress(*to) && !IsAddress(*first))))
+      (IsLoopback(*to) || IsLocal(HostName(*to)) || (IsAddress(*to) && !IsAddress(first_))))
     return refuse("an address, " + to->origin() + ", which is not followed");
   if (++redirects_ > request.redirects) return refuse("too many places in turn");
   https_ = https_ || to->scheme == "https";
   // After a redirect to another server, a redirect back to the first does not get the secrets.
-  at_first_origin_ = at_first_origin_ && to->origin() == first->origin();
+  at_first_origin_ = at_first_origin_ && to->origin() == first_.origin();
   url_ = to->text();
   --tries_;
   next_try_ = Clock::now();
   return true;
 }
 
-bool Exchange::TryLater(const std::string& problem, bool answered) {
+bool Exchange::TryLater(const std::string& problem) {
   redirects_ = 0;
+  const bool answered = problem.empty();
   const auto now = Clock::now();
-  const milliseconds asked(1000 * (answered ? RetrySeconds(head_).value_or(0) : 0)),
+  const milliseconds asked(1000 * (answered ? RetrySeconds(answer_.head).value_or(0) : 0)),
       delay = std::max(RandomDelay(fruitless_), asked);
   ++fruitless_;
-  const Url url = ParseUrl(request.url).value_or(Url());
-  const int most_tries = request.tries > 0         ? request.tries
-                         : HasAnswered(url, false) ? kMostTries
-                                                   : kFewTries;
+  const int most_tries = request.tries > 0            ? request.tries
+                         : HasAnswered(first_, false) ? kMostTries
+                                                      : kFewTries;
   const auto seconds = [](auto time) {
     return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
   };
-  if (fruitless_ >= most_tries || now + delay - last_progress_ > request.settings->most_wait()) {
+  const auto most_wait = request.settings->most_wait();
+  if (fruitless_ >= most_tries || now + delay - last_progress_ > most_wait) {
     const std::string tried = tries_ < 2 ? ""
                                          : ", in " + std::to_string(tries_) + " tries over " +
                                                seconds(now - last_progress_);
@@ -280,11 +266,11 @@ bool Exchange::TryLater(const std::string& problem, bool answered) {
     return Give();
   }
   if (now - last_progress_ > kSaidAfter) {
-    request.settings->Warn(
-        url.origin() + ": " +
-            (answered ? "it answers " + std::to_string(head_.status) : "no answer: " + problem) +
-            "; it is asked again for up to " + seconds(request.settings->most_wait()),
-        url.origin() + (answered ? std::to_string(head_.status) : ""));
+    const std::string status = answered ? std::to_string(answer_.head.status) : "";
+    request.settings->Warn(first_.origin() +
+                               (answered ? ": it answers " + status : ": no answer: " + problem) +
+                               "; it is asked again for up to " + seconds(most_wait),
+                           first_.origin() + status);
   }
   next_try_ = now + delay;
   return true;

@@ -17,9 +17,6 @@ import zt.source;
 
 namespace zt::remote::internal {
 
-using zt::internal::Mutex;
-using zt::internal::MutexLock;
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,21 +30,18 @@ bool IsSet(const char* name) {
 
 bool IsOffline() { return IsSet("HF_HUB_OFFLINE") || IsSet("TRANSFORMERS_OFFLINE"); }
 
-std::string Either(std::string set, const std::string& otherwise) {
-  return set.empty() ? otherwise : set;
-}
-
 std::string HubHome() {
-  const std::string cache = Either(Environment("XDG_CACHE_HOME"), Environment("HOME") + "/.cache");
-  return Either(Environment("HF_HOME"), cache + "/huggingface");
+  const std::string cache =
+      FirstOf({Environment("XDG_CACHE_HOME"), Environment("HOME") + "/.cache"});
+  return FirstOf({Environment("HF_HOME"), cache + "/huggingface"});
 }
 
 std::string CacheFolder() {
-  return Either(FirstSet({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}), HubHome() + "/hub");
+  return FirstOf({FirstSet({"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}), HubHome() + "/hub"});
 }
 
 std::string Endpoint() {
-  return Either(WithoutSlashes(Environment("HF_ENDPOINT")), "https://huggingface.co");
+  return FirstOf({WithoutSlashes(Environment("HF_ENDPOINT")), "https://huggingface.co"});
 }
 
 std::string FirstLine(const std::string& path) {
@@ -57,11 +51,9 @@ std::string FirstLine(const std::string& path) {
 
 std::string Token() {
   if (IsSet("HF_HUB_DISABLE_IMPLICIT_TOKEN")) return "";
-  for (const char* name : {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}) {
-    if (const std::string token = Environment(name); !Trimmed(token).empty())
-      return std::string(Trimmed(token));
-  }
-  return FirstLine(Either(Environment("HF_TOKEN_PATH"), HubHome() + "/token"));
+  const std::string token(Trimmed(FirstSet({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"})));
+  if (!token.empty()) return token;
+  return FirstLine(FirstOf({Environment("HF_TOKEN_PATH"), HubHome() + "/token"}));
 }
 
 // The parts of "hf://[models/|datasets/|spaces/][ORG/]NAME[@REVISION][/PATH]".
@@ -175,7 +167,9 @@ StatusOr<HttpRequest> GetHub(SharedSettings settings, const std::string& address
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(address));
   if (url.scheme != "https" && !IsLoopback(url))
     return InvalidArgument("HF_ENDPOINT is http, over which a token is not sent; use https");
-  request.secrets = {"Authorization: Bearer " + token};
+  request.sign = [token](std::vector<std::string>& fields) {
+    fields.push_back("Authorization: Bearer " + token);
+  };
   return request;
 }
 
@@ -276,9 +270,8 @@ class HubFiles final : public Scheme {
                        " is a repository without an organisation, write hf://" + org + "@main/...");
       }
       ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, asked);
-      constexpr std::string_view kMembers[] = {"sha"};
-      std::vector<std::string> values;
-      if (!JsonStrings(answer.text, kMembers, values) || !IsCommit(values[0]))
+      const auto values = JsonStrings(answer.text, {"sha"});
+      if (values.empty() || !IsCommit(values[0]))
         return InvalidData("the Hub gave no commit for revision " + Quote(name.revision));
       snapshot.commit = values[0];
     }
@@ -297,10 +290,9 @@ class HubFiles final : public Scheme {
     for (fs::recursive_directory_iterator it(snapshot.folder, error), end; !error && it != end;
          it.increment(error)) {
       std::error_code none;
-      if (it->is_regular_file(none)) {
-        files.emplace_back(it->path().string().substr(snapshot.folder.size() + 1),
-                           it->file_size(none));
-      }
+      if (!it->is_regular_file(none)) continue;
+      files.emplace_back(it->path().string().substr(snapshot.folder.size() + 1),
+                         it->file_size(none));
     }
     if (error) return IoError(error.value(), "cannot list the cache");
     return files;
@@ -311,26 +303,23 @@ class HubFiles final : public Scheme {
                               snapshot.commit + "?recursive=true&expand=false";
     ZT_ASSIGN_OR_RETURN(const Url hub, ParseUrl(first));
     Snapshot::Files files;
-    Pages pages;
-    do {
-      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                          AskHub(settings_, pages.next().empty() ? first : pages.next()));
+    const auto read = [&](const std::string& at,
+                          std::vector<std::string>& names) -> StatusOr<std::string> {
+      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, AskHub(settings_, at.empty() ? first : at));
       const std::size_t before = files.size();
       if (!JsonTree(answer.text, files))
         return InvalidData("the Hub's listing is not the JSON that it describes");
-      for (const auto& [path, size] : std::span(files).subspan(before))
-        ZT_RETURN_IF_ERROR(pages.Add(path));
-      std::string page = NextPage(answer.head);
-      if (!page.empty()) {
-        // The token is sent with it, so it must be the same server.
-        ZT_ASSIGN_OR_RETURN(const Url to,
-                            ParseUrl(page.starts_with('/') ? hub.origin() + page : page));
-        if (to.origin() != hub.origin())
-          return InvalidData("the Hub's listing goes on at another server");
-        page = to.text();
-      }
-      ZT_RETURN_IF_ERROR(pages.GoOn(std::move(page)));
-    } while (!pages.next().empty());
+      for (const auto& [path, size] : std::span(files).subspan(before)) names.push_back(path);
+      const std::string page = NextPage(answer.head);
+      if (page.empty()) return page;
+      ZT_ASSIGN_OR_RETURN(const Url to,
+                          ParseUrl(page.starts_with('/') ? hub.origin() + page : page));
+      // The token is sent with it, so it must be the same server.
+      if (to.origin() != hub.origin())
+        return InvalidData("the Hub's listing goes on at another server");
+      return to.text();
+    };
+    ZT_RETURN_IF_ERROR(ReadPages(read));
     return files;
   }
 

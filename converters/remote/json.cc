@@ -3,7 +3,7 @@
 #include <simdjson.h>
 
 #include <cstdint>
-#include <span>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,22 +13,22 @@ namespace zt::remote::internal {
 
 namespace dom = simdjson::dom;
 
-bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
-                 std::vector<std::string>& values) {
+std::vector<std::string> JsonStrings(std::string_view text,
+                                     std::initializer_list<std::string_view> names) {
   dom::parser parser;
   dom::object members;
   if (parser.parse(text.data(), text.size()).get_object().get(members) != simdjson::SUCCESS)
-    return false;
-  values.assign(names.size(), "");
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    std::string_view value;
+    return {};
+  std::vector<std::string> values;
+  for (const std::string_view name : names) {
+    std::string_view words;
     std::uint64_t number = 0;
-    const simdjson::simdjson_result<dom::element> member =
-        members.at_pointer("/" + std::string(names[i]));
-    if (member.get_string().get(value) == simdjson::SUCCESS) values[i] = value;
-    if (member.get_uint64().get(number) == simdjson::SUCCESS) values[i] = std::to_string(number);
+    const auto member = members.at_pointer("/" + std::string(name));
+    const bool is_text = member.get_string().get(words) == simdjson::SUCCESS;
+    const bool is_number = member.get_uint64().get(number) == simdjson::SUCCESS;
+    values.push_back(is_text ? std::string(words) : is_number ? std::to_string(number) : "");
   }
-  return true;
+  return values;
 }
 
 bool JsonTree(std::string_view text, std::vector<std::pair<std::string, std::uint64_t>>& files) {

@@ -14,10 +14,6 @@ import zt.source;
 
 namespace zt::remote::internal {
 
-using zt::internal::CondVar;
-using zt::internal::Mutex;
-using zt::internal::MutexLock;
-
 namespace {
 
 // The first request; most headers fit into it. Of a small object for which there is no room, as
@@ -26,13 +22,10 @@ constexpr std::uint64_t kHead = std::uint64_t{256} << 10, kLittleHead = std::uin
 
 // The bytes of a small object.
 std::shared_ptr<ByteSource> SmallBytes(const RemoteObject& object, std::string content) {
-  struct Held {
-    std::string content;
-    std::shared_ptr<ByteSource> bytes;
-  };
-  const auto held = std::make_shared<Held>(std::move(content));
-  held->bytes = MemoryBytes(std::as_bytes(std::span(held->content)), object.name);
-  return {held, held->bytes.get()};
+  using Held = std::pair<std::string, std::shared_ptr<ByteSource>>;
+  const auto held = std::make_shared<Held>(std::move(content), nullptr);
+  held->second = MemoryBytes(std::as_bytes(std::span(held->first)), object.name);
+  return {held, held->second.get()};
 }
 
 // A strong ETag, or nothing.
@@ -72,8 +65,7 @@ class StreamedBytes final : public PipedBytes {
     if (exchange_ != nullptr) return OkStatus();
     ZT_ASSIGN_OR_RETURN(HttpRequest request, object_->get());
     request.accept = [pin = pin_](const HttpHead& head, std::uint64_t) {
-      const Status status = CheckEncoding(head);
-      return status.ok() ? pin->Check(head, std::nullopt) : status;
+      return pin->Check(head, std::nullopt);
     };
     request.consume = [flow = flow_](std::span<const std::byte> piece) {
       const MutexLock lock(flow->mutex);
@@ -134,11 +126,11 @@ class StreamedBytes final : public PipedBytes {
 std::optional<ContentRange> ParseContentRange(std::string_view text) {
   if (Lower(text.substr(0, 6)) != "bytes ") return std::nullopt;
   text = Trimmed(text.substr(6));
-  const std::size_t slash = std::min(text.find('/'), text.size()),
-                    dash = std::min(text.find('-'), slash);
+  const std::size_t dash = text.find('-'), slash = text.find('/');
+  if (slash == text.npos || dash > slash) return std::nullopt;
   const auto first = NumberOf(text.substr(0, dash)),
-             last = NumberOf(text.substr(dash, slash - dash).substr(slash > dash)),
-             total = NumberOf(text.substr(slash).substr(slash < text.size()));
+             last = NumberOf(text.substr(dash + 1, slash - dash - 1)),
+             total = NumberOf(text.substr(slash + 1));
   if (!first || !last || !total || *first > *last || *last >= *total) return std::nullopt;
   return ContentRange{*first, *last, *total};
 }
@@ -148,6 +140,11 @@ Status Changed() { return InvalidData("it was changed while it was read"); }
 Pin::Pin(std::optional<std::uint64_t> size, std::string etag) : known_{size, StrongEtag(etag)} {}
 
 Status Pin::Check(const HttpHead& head, std::optional<std::uint64_t> size) {
+  const std::string_view encoding = head.Find("content-encoding");
+  if (!encoding.empty() && encoding != "identity")
+    return InvalidData("the server sent it compressed, which was not asked for");
+  if (Lower(head.Find("content-type")).starts_with("multipart/"))
+    return InvalidData("the server sent it in several parts, which was not asked for");
   Known is{.size = size, .etag = StrongEtag(head.Find("etag"))};
   if (is.etag.empty()) is.modified = head.Find("last-modified");
   const MutexLock lock(mutex_);
@@ -188,28 +185,17 @@ void Pins::Forget(const std::string& name) {
   pins_.erase(name);
 }
 
-Status CheckEncoding(const HttpHead& head) {
-  const std::string_view encoding = head.Find("content-encoding");
-  if (!encoding.empty() && encoding != "identity")
-    return InvalidData("the server sent it compressed, which was not asked for");
-  if (Lower(head.Find("content-type")).starts_with("multipart/"))
-    return InvalidData("the server sent it in several parts, which was not asked for");
-  return OkStatus();
-}
-
 Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin) {
   if (head.status != 206) {
     return InvalidData("the server answered " + std::to_string(head.status) +
                        " with all of it where bytes " + std::to_string(asked.begin) + " to " +
                        std::to_string(asked.end - 1) + " were asked for");
   }
-  ZT_RETURN_IF_ERROR(CheckEncoding(head));
   const std::string_view field = head.Find("content-range");
   const auto range = ParseContentRange(field);
-  if (!range) {
+  ZT_RETURN_IF_ERROR(pin.Check(head, range ? std::optional(range->total) : std::nullopt));
+  if (!range)
     return InvalidData("the server sent no Content-Range that can be read: " + Quote(field));
-  }
-  ZT_RETURN_IF_ERROR(pin.Check(head, range->total));
   asked.end = std::min(asked.end, range->total);
   if (range->first != asked.begin || range->last + 1 != asked.end) {
     return InvalidData("the server sent bytes " + std::to_string(range->first) + " to " +
@@ -255,9 +241,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins
         !object->refresh(answer))
       break;
   }
-  const bool good = answer.head.status >= 200 && answer.head.status < 300;
-  if (good) ZT_RETURN_IF_ERROR(CheckEncoding(answer.head));
-  if (good && answer.head.status != 206) {
+  if (answer.head.ok() && answer.head.status != 206) {
     auto length = NumberOf(answer.head.Find("content-length"));
     const bool complete = answer.ok() && length.value_or(answer.text.size()) == answer.text.size();
     if (complete) length = answer.text.size();

@@ -43,16 +43,12 @@ Sections ParseIni(std::string_view text) {
 
 // The section "KIND NAME" of a configuration file, whose name may be quoted; nullptr if there is
 // none.
-const Members* Section(const Sections& sections, std::string_view kind, std::string_view name) {
+const Members* Section(const Sections& sections, std::string_view kind, const std::string& name) {
   for (const auto& [title, members] : sections) {
-    std::string_view rest = title;
-    if (!rest.starts_with(kind)) continue;
-    rest.remove_prefix(kind.size());
-    if (Trimmed(rest).size() == rest.size()) continue;
-    rest = Trimmed(rest);
-    const bool quoted =
-        rest.size() >= 2 && (rest[0] == '"' || rest[0] == '\'') && rest.front() == rest.back();
-    if ((quoted ? rest.substr(1, rest.size() - 2) : rest) == name) return &members;
+    if (!title.starts_with(kind)) continue;
+    const std::string_view rest = std::string_view(title).substr(kind.size()), word = Trimmed(rest);
+    if (word.size() == rest.size()) continue;
+    if (word == name || word == "'" + name + "'" || word == '"' + name + '"') return &members;
   }
   return nullptr;
 }
@@ -61,7 +57,7 @@ const Members* Section(const Sections& sections, std::string_view kind, std::str
 // added to `missing`.
 StatusOr<Sections> ReadIni(const char* variable, const std::string& usual, std::string& missing) {
   const std::string given = Environment(variable);
-  const std::string path = given.empty() ? Environment("HOME") + "/" + usual : given;
+  const std::string path = FirstOf({given, Environment("HOME") + "/" + usual});
   if (path == "/dev/null") return Sections();
   // Any other reason may hide an identity.
   if (::access(path.c_str(), F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
@@ -81,15 +77,11 @@ StatusOr<std::string> ReadSmall(const std::string& path) {
   return text;
 }
 
-std::string Member(const Members& members, const std::string& name) {
-  const auto found = members.find(name);
-  return found == members.end() ? "" : found->second;
-}
-
 StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given) {
   Profile profile{.settings = std::move(settings)};
-  profile.name = given.empty() ? profile.settings->profile : given;
-  if (profile.name.empty()) profile.name = FirstSet({"AWS_DEFAULT_PROFILE", "AWS_PROFILE"});
+  const Settings& options = *profile.settings;
+  profile.name =
+      FirstOf({given, options.profile, FirstSet({"AWS_DEFAULT_PROFILE", "AWS_PROFILE"})});
   profile.named = !profile.name.empty();
   if (!profile.named) profile.name = "default";
   ZT_ASSIGN_OR_RETURN(const Sections config,
@@ -108,15 +100,11 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given)
       for (const auto& [name, value] : *sso) profile.config[name] = value;
     }
   }
-  const auto first = [&](const std::string& set, const char* member) {
-    return set.empty() ? profile.Find(member) : set;
-  };
-  const std::string& region = profile.settings->region;
-  profile.region =
-      first(region.empty() ? FirstSet({"AWS_REGION", "AWS_DEFAULT_REGION"}) : region, "region");
-  std::string endpoint = profile.settings->endpoint_url;
-  if (endpoint.empty()) endpoint = FirstSet({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
-  profile.endpoint = WithoutSlashes(first(endpoint, "endpoint_url"));
+  profile.region = FirstOf(
+      {options.region, FirstSet({"AWS_REGION", "AWS_DEFAULT_REGION"}), profile.Find("region")});
+  const std::string endpoint =
+      FirstOf({options.endpoint_url, FirstSet({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"})});
+  profile.endpoint = WithoutSlashes(FirstOf({endpoint, profile.Find("endpoint_url")}));
   const std::string services = profile.Find("services");
   const Members* const named = Section(config, "services", services);
   if (named != nullptr && named->contains("s3") && endpoint.empty()) {
@@ -130,8 +118,8 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& given)
 }
 
 std::string Profile::Find(const std::string& member) const {
-  const std::string value = Member(secrets, member);
-  return value.empty() ? Member(config, member) : value;
+  const auto of = [&](Members members) { return members[member]; };
+  return FirstOf({of(secrets), of(config)});
 }
 
 }  // namespace zt::remote::internal

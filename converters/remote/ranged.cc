@@ -15,10 +15,6 @@ import zt.source;
 
 namespace zt::remote::internal {
 
-using zt::internal::CondVar;
-using zt::internal::Mutex;
-using zt::internal::MutexLock;
-
 namespace {
 
 constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
@@ -53,30 +49,28 @@ struct Segment {
     g_held += size();
   }
   ~Segment() { g_held -= size(); }
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
   std::uint64_t size() const { return range.end - range.begin; }
 
   const ByteRange range;
-  const std::uint64_t wanted;  // the bytes that will be read; then it is dropped
+  // Of bytes: as many as there never are.
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+  // When so many bytes were read, it is dropped.
+  const std::uint64_t wanted;
   const Buffer data;
   // Guarded by the mutex of the source that holds the segment.
   std::uint64_t have = 0, taken = 0, used = 0;
   bool ended = false;
   HttpAnswer answer;
-  std::shared_ptr<Exchange> exchange;
+  std::weak_ptr<Exchange> exchange;
   // Notified when at least `awaited` bytes have arrived: the fewest that a reader waits for.
   CondVar arrived;
-  std::uint64_t awaited = kNobodyWaits;
-  static constexpr std::uint64_t kNobodyWaits = ~std::uint64_t{0};
-  // As `wanted`: it stays after it was read.
-  static constexpr std::uint64_t kNeverDone = ~std::uint64_t{0};
+  std::uint64_t awaited = kNever;
 
   // Records that the first `bytes` have arrived. A reader is only woken when it can go on.
   void Arrived(std::uint64_t bytes) {
     have = bytes;
     if (have < awaited && !ended) return;
-    awaited = kNobodyWaits;
+    awaited = kNever;
     arrived.NotifyAll();
   }
   // Waits until the first `bytes` have arrived, or the request has ended.
@@ -88,51 +82,30 @@ struct Segment {
   }
 };
 using SharedSegment = std::shared_ptr<Segment>;
-using Segments = std::map<std::uint64_t, SharedSegment>;
 
 // The state that a source shares with callbacks of the transport, which may outlive it.
 struct Shelf {
   Mutex mutex;
   // By their first bytes. Segments do not overlap.
-  Segments segments ZT_GUARDED_BY(mutex);
+  std::map<std::uint64_t, SharedSegment> segments ZT_GUARDED_BY(mutex);
   std::size_t under_way ZT_GUARDED_BY(mutex) = 0;
 };
 
 // The shelves of all sources, so that one source can free segments of another.
-class Shelves {
- public:
-  std::shared_ptr<Shelf> Add() {
-    auto shelf = std::make_shared<Shelf>();
-    const MutexLock lock(mutex_);
-    std::erase_if(all_, [](const auto& each) { return each.expired(); });
-    all_.push_back(shelf);
-    return shelf;
-  }
-  // Drops segments that were not used recently.
-  void Trim() {
-    constexpr std::uint64_t kLately = 256;
-    std::vector<std::shared_ptr<Shelf>> shelves;
-    {
-      const MutexLock lock(mutex_);
-      for (const auto& each : all_) {
-        if (auto shelf = each.lock()) shelves.push_back(std::move(shelf));
-      }
-    }
-    for (const auto& shelf : shelves) {
-      const MutexLock lock(shelf->mutex);
-      std::erase_if(shelf->segments, [](const auto& each) {
-        return each.second->ended && each.second->used + kLately < g_uses;
-      });
-    }
-  }
-
- private:
-  Mutex mutex_;
-  std::vector<std::weak_ptr<Shelf>> all_ ZT_GUARDED_BY(mutex_);
-};
-Shelves& TheShelves() {
-  static Shelves* const shelves = new Shelves;
+Living<Shelf>& Shelves() {
+  static auto* const shelves = new Living<Shelf>;
   return *shelves;
+}
+
+// Drops segments that were not used recently.
+void Trim() {
+  constexpr std::uint64_t kLately = 256;
+  for (const auto& shelf : Shelves().All()) {
+    const MutexLock lock(shelf->mutex);
+    std::erase_if(shelf->segments, [](const auto& each) {
+      return each.second->ended && each.second->used + kLately < g_uses;
+    });
+  }
 }
 
 class RangedBytes final : public ByteSource {
@@ -143,6 +116,7 @@ class RangedBytes final : public ByteSource {
         size_(pin_->known().size.value_or(0)),
         segment_(std::min(object_->most_bytes, kMostSegment)),
         most_ahead_(object_->settings->read_ahead) {
+    Shelves().Add(shelf_);
     const MutexLock lock(shelf_->mutex);
     frontier_ = run_begin_ = head.size();
     if (HasRoomForHead(head.size())) {
@@ -156,7 +130,7 @@ class RangedBytes final : public ByteSource {
     g_heads -= head_.size();
     const MutexLock lock(shelf_->mutex);
     for (const auto& [begin, segment] : shelf_->segments) {
-      if (segment->exchange != nullptr) segment->exchange->Cancel();
+      if (const auto exchange = segment->exchange.lock()) exchange->Cancel();
     }
   }
   RangedBytes(const RangedBytes&) = delete;
@@ -202,7 +176,7 @@ class RangedBytes final : public ByteSource {
   // Holds the first bytes like any range, until there is need of their memory.
   void ShelveLocked(const std::string& head, std::uint64_t used) ZT_REQUIRES(shelf_->mutex) try {
     if (head.empty()) return;
-    auto segment = std::make_shared<Segment>(ByteRange{0, head.size()}, Segment::kNeverDone);
+    auto segment = std::make_shared<Segment>(ByteRange{0, head.size()}, Segment::kNever);
     std::memcpy(segment->data.bytes().data(), head.data(), head.size());
     segment->have = head.size();
     segment->used = used;
@@ -234,19 +208,14 @@ class RangedBytes final : public ByteSource {
   // to be read next.
   StatusOr<SharedSegment> Find(std::uint64_t at, std::uint64_t end) {
     constexpr std::uint64_t kTrimEvery = 64;
-    if (g_held + segment_ > most_ahead_ && g_uses % kTrimEvery == 0) TheShelves().Trim();
+    if (g_held + segment_ > most_ahead_ && g_uses % kTrimEvery == 0) Trim();
     std::vector<SharedSegment> fresh;
     SharedSegment found;
-    Status status = Choose(at, end, found, fresh);
-    // All of them are launched or ended, because other threads wait for them.
+    const Status status = Choose(at, end, found, fresh);
+    // All of them are launched or ended, because threads wait for them.
     for (const SharedSegment& segment : fresh) {
       const Status launched = status.ok() ? Launch(segment) : status;
-      if (launched.ok()) continue;
-      End(*shelf_, *segment, HttpAnswer{.status = launched, .head = {}, .text = {}});
-      if (segment != found) continue;
-      status = launched;
-      const MutexLock lock(shelf_->mutex);
-      ForgetLocked(found);
+      if (!launched.ok()) End(*shelf_, *segment, HttpAnswer{.status = launched});
     }
     if (!status.ok()) return status;
     return found;
@@ -304,10 +273,7 @@ class RangedBytes final : public ByteSource {
     }
     if (next_planned_ < planned_.size() && planned_[next_planned_].begin <= at)
       end = std::max(end, planned_[next_planned_].end);
-    end = std::min({end, begin + segment_, size_});
-    const auto next = shelf_->segments.upper_bound(at);
-    if (next != shelf_->segments.end()) end = std::min(end, next->first);
-    return {begin, end};
+    return {begin, FreeLocked(at, std::min({end, begin + segment_, size_})).end};
   }
 
   // The end of the last segment before `at`.
@@ -471,7 +437,7 @@ class RangedBytes final : public ByteSource {
     };
     const auto exchange = Start(std::move(request));
     const MutexLock lock(shelf_->mutex);
-    if (!segment->ended) segment->exchange = exchange;
+    segment->exchange = exchange;
     return OkStatus();
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
@@ -482,7 +448,6 @@ class RangedBytes final : public ByteSource {
     const std::uint64_t have = answer.ok() ? segment.size() : segment.have;
     segment.answer = std::move(answer);
     segment.ended = true;
-    segment.exchange = nullptr;
     --shelf.under_way;
     segment.Arrived(have);
   }
@@ -497,23 +462,16 @@ class RangedBytes final : public ByteSource {
       const MutexLock lock(shelf_->mutex);
       segment->used = ++g_uses;
       segment->Await(std::min(segment->size(), begin + out.size()), shelf_->mutex);
-      if (segment->have > begin) {
-        take = std::min<std::uint64_t>(out.size(), segment->have - begin);
-        segment->taken += take;
-        if (segment->ended && segment->taken >= segment->wanted) ForgetLocked(segment);
-      }
+      take = std::min<std::uint64_t>(out.size(), segment->have - std::min(segment->have, begin));
+      segment->taken += take;
+      if (take == 0 || (segment->ended && segment->taken >= segment->wanted)) ForgetLocked(segment);
     }
-    if (take == 0) return Failed(segment, refreshed);
+    if (take == 0) return Failed(segment->answer, refreshed);
     std::memcpy(out.data(), segment->data.bytes().data() + begin, take);
     return take;
   }
 
-  StatusOr<std::size_t> Failed(const SharedSegment& segment, int& refreshed) {
-    {
-      const MutexLock lock(shelf_->mutex);
-      ForgetLocked(segment);
-    }
-    const HttpAnswer& answer = segment->answer;
+  StatusOr<std::size_t> Failed(const HttpAnswer& answer, int& refreshed) {
     if (!answer.status.ok()) return answer.status;
     if (answer.head.status == 412) return Changed();
     if (++refreshed <= kMostRefreshed && object_->refresh(answer)) return 0;
@@ -532,7 +490,7 @@ class RangedBytes final : public ByteSource {
   std::string head_ ZT_GUARDED_BY(shelf_->mutex);
   const std::uint64_t segment_;     // the size of a request, at most
   const std::uint64_t most_ahead_;  // of all that is held
-  const std::shared_ptr<Shelf> shelf_ = TheShelves().Add();
+  const std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>();
   // The start of the current run of near reads, the bytes read in it, and whether it skips little.
   std::uint64_t run_begin_ ZT_GUARDED_BY(shelf_->mutex) = 0;
   std::uint64_t run_bytes_ ZT_GUARDED_BY(shelf_->mutex) = 0;

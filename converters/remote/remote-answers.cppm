@@ -14,6 +14,7 @@ struct HttpHead {
   // Names in lower case, and values.
   std::vector<std::pair<std::string, std::string>> fields;
 
+  bool ok() const { return status >= 200 && status < 300; }
   // The value of a field; empty if it is missing.
   std::string_view Find(std::string_view name) const;
 };
@@ -60,15 +61,21 @@ std::string PercentDecoded(std::string_view text);
 
 // Decodes "&lt;" and the like.
 std::string XmlDecoded(std::string_view text);
-// Calls `each(name, text)` for every element without child elements, and `end(name)` at the end of
-// every element, in the order of the document. Names have no prefix. Returns false if the part that
-// it reads is not well-formed.
-bool ScanXml(std::string_view xml,
-             const std::function<void(std::string_view name, const std::string& text)>& each,
-             const std::function<void(std::string_view name)>& end = {});
-// The text of the first element with this name; empty if there is none.
+// Texts by their names.
+using Members = std::map<std::string, std::string>;
+// A document, as far as it can be read. Names have no prefix.
+struct XmlDocument {
+  std::string root;    // the name of its root
+  bool whole = false;  // it is well-formed to its end
+  // The texts of elements without children: those in the root, and those in each child of the root
+  // that has an end, with the name of that child.
+  Members members;
+  std::vector<std::pair<std::string, Members>> rows;
+};
+XmlDocument ParseXml(std::string_view xml);
+// The text of the first element without children that has this name; empty if there is none.
 std::string XmlText(std::string_view xml, std::string_view name);
-// The name of the root element.
+// The name of the root.
 std::string XmlRoot(std::string_view xml);
 
 // One page of a listing of S3.
@@ -89,19 +96,16 @@ struct ListPage {
 // kDataLoss if the XML is not such a page, or does not say whether and where the listing goes on.
 StatusOr<ListPage> ParseListPage(std::string_view xml);
 
-// Parses "Wed, 21 Oct 2026 07:28:00 GMT" to seconds since 1970.
-std::optional<std::int64_t> HttpTime(std::string_view text);
-// The same of "2026-01-31T12:00:00Z".
-std::optional<std::int64_t> ParseTime(const std::string& text);
+// Parses "Wed, 21 Oct 2026 07:28:00 GMT" or "2026-01-31T12:00:00Z" to seconds since 1970.
+std::optional<std::int64_t> ParseTime(std::string_view text);
 
 // The URL of `<URL>; rel="next"` in the Link fields; empty if there is none.
 std::string NextPage(const HttpHead& head);
 
-// Reads members of the JSON object `text` that are strings or numbers, in the order of `names`,
-// "outer/inner" for one of a member; a missing one is empty. Returns false if it is not a JSON
-// object.
-extern "C++" bool JsonStrings(std::string_view text, std::span<const std::string_view> names,
-                              std::vector<std::string>& values);
+// The members of the JSON object `text` that are strings or numbers, in the order of `names`,
+// "outer/inner" for one of a member; a missing one is empty. None if it is not a JSON object.
+extern "C++" std::vector<std::string> JsonStrings(std::string_view text,
+                                                  std::initializer_list<std::string_view> names);
 // Appends path and size of every file in a page of a listing of the Hub. Returns false if it is not
 // such a page.
 extern "C++" bool JsonTree(std::string_view text,
@@ -112,14 +116,15 @@ std::string ShellQuoted(std::string_view text);
 // `text` without blanks around it.
 std::string_view Trimmed(std::string_view text);
 std::string Lower(std::string_view text);
-std::string Hex(std::span<const std::byte> bytes);
 // A number without sign; nullopt if `text` is anything else.
 std::optional<std::uint64_t> NumberOf(std::string_view text);
 // Without those at its end.
 std::string WithoutSlashes(std::string text);
 // A variable of the environment; empty if it is not set.
 std::string Environment(const char* name);
-// The first of these that is set and not empty.
+// The first of these texts that is not empty.
+std::string FirstOf(std::initializer_list<std::string> texts);
+// The first of these variables that is set and not empty.
 std::string FirstSet(std::initializer_list<const char*> names);
 
 }  // namespace zt::remote::internal

@@ -20,8 +20,8 @@ namespace zt::remote::internal {
 class Pin {
  public:
   Pin(std::optional<std::uint64_t> size, std::string etag);
-  // kDataLoss if an answer, of an object of `size` bytes if that is known, belongs to another one.
-  // The first answer sets what is not known.
+  // kDataLoss if an answer, of an object of `size` bytes if that is known, belongs to another one or
+  // has another encoding, which was not asked for. The first answer sets what is not known.
   Status Check(const HttpHead& head, std::optional<std::uint64_t> size);
   struct Known {
     std::optional<std::uint64_t> size = {};
@@ -33,7 +33,7 @@ class Pin {
   std::atomic<bool> ranged = false;
 
  private:
-  mutable zt::internal::Mutex mutex_;
+  mutable Mutex mutex_;
   bool answered_ ZT_GUARDED_BY(mutex_) = false;
   Known known_ ZT_GUARDED_BY(mutex_);
 };
@@ -48,7 +48,7 @@ class Pins {
   void Forget(const std::string& name);
 
  private:
-  zt::internal::Mutex mutex_;
+  Mutex mutex_;
   std::unordered_map<std::string, SharedPin> pins_ ZT_GUARDED_BY(mutex_);
 };
 
@@ -81,8 +81,6 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins
 
 // The error of an object that is another one now.
 Status Changed();
-// kDataLoss if the bytes of an answer are not those of the object: another encoding was not asked for.
-Status CheckEncoding(const HttpHead& head);
 // kDataLoss if an answer has another range than `asked`, or belongs to another object than `pin`.
 Status CheckRangeHead(const HttpHead& head, ByteRange asked, Pin& pin);
 
@@ -123,21 +121,12 @@ class Scheme {
 std::unique_ptr<Scheme> MakeS3(SharedSettings settings);
 std::unique_ptr<Scheme> MakeHub(SharedSettings settings);
 
-// The pages of a listing, which is whole or an error.
-class Pages {
- public:
-  // Counts a name. kDataLoss if it was listed before, kInvalidArgument if there are too many.
-  Status Add(const std::string& name);
-  // Goes on to the page at `next`; an empty one is the end. kDataLoss if the pages do not end.
-  Status GoOn(std::string next);
-  // Where the page is that is asked for now; empty for the first one.
-  const std::string& next() const { return next_; }
-
- private:
-  std::string next_;
-  std::unordered_set<std::string> names_, seen_;
-  std::size_t counted_ = 0, empty_ = 0;
-};
+// Reads the pages of a listing, which is whole or an error. `read` reads the page at a place, which is
+// empty for the first one, adds the names in it to `names`, and returns where the next one is; empty
+// at the end. kDataLoss for a name that was listed before, or if the pages do not end;
+// kInvalidArgument for too many names.
+Status ReadPages(const std::function<StatusOr<std::string>(const std::string& at,
+                                                           std::vector<std::string>& names)>& read);
 
 // True if a path has the suffix of a file.
 bool HasExtension(std::string_view path);

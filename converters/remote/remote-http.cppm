@@ -1,5 +1,9 @@
 // zt.remote:http — HTTP requests, run by few threads with the multi interface of libcurl, and tried
 // again. Internal.
+module;
+
+#include "core/thread_annotations.h"
+
 module zt.remote:http;
 
 import zt.std;
@@ -10,19 +14,46 @@ import zt.source;
 
 namespace zt::remote::internal {
 
+using zt::internal::CondVar, zt::internal::Mutex, zt::internal::MutexLock;
+
+// The objects of a kind that there are at the moment. Thread-safe.
+template <class T>
+class Living {
+ public:
+  void Add(const std::shared_ptr<T>& fresh) {
+    const MutexLock lock(mutex_);
+    std::erase_if(all_, [](const auto& each) { return each.expired(); });
+    all_.push_back(fresh);
+  }
+  std::vector<std::shared_ptr<T>> All() {
+    std::vector<std::shared_ptr<T>> all;
+    const MutexLock lock(mutex_);
+    for (const auto& each : all_) {
+      if (auto living = each.lock()) all.push_back(std::move(living));
+    }
+    return all;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::weak_ptr<T>> all_ ZT_GUARDED_BY(mutex_);
+};
+
 // The answer to a request.
 struct HttpAnswer {
   // An error if there was no complete answer, or if it was not accepted. Otherwise see head.status.
-  Status status;
-  HttpHead head;
-  std::string text;        // the body, unless it went to `into` or `consume`
+  Status status = {};
+  HttpHead head = {};
+  std::string text = {};   // the body, unless it went to `into` or `consume`
   bool lost = false;       // no answer arrived, but the server may have acted
   bool resent = false;     // so may it have at an earlier try
   std::string tried = {};  // for messages: how often it was tried, if more than once
   std::uint64_t tag = 0;   // of the request
 
-  bool ok() const { return status.ok() && head.status >= 200 && head.status < 300; }
+  bool ok() const { return status.ok() && head.ok(); }
 };
+
+class Exchange;
 
 // A request. Its functions are called by one thread and must not block.
 struct HttpRequest {
@@ -30,9 +61,8 @@ struct HttpRequest {
   std::string method = "GET";
   std::string url = {};
   std::vector<std::string> fields = {};  // "name: value"
-  // Fields that only the first server receives, not a redirect.
-  std::vector<std::string> secrets = {};
-  // Signs the fields of a try to the first server: appends what proves who asks.
+  // Appends what proves who asks to the fields of a try. Only the first server receives it, not a
+  // redirect.
   std::function<void(std::vector<std::string>&)> sign = {};
   std::uint64_t tag = 0;  // comes back with the answer
   std::string ca_file = {};
@@ -69,6 +99,8 @@ struct HttpRequest {
   std::function<void(std::uint64_t)> progress = {};
   // Receives the answer, once.
   std::function<void(HttpAnswer)> done = {};
+  // Receives what cancels it, from the thread that asks.
+  std::function<void(const std::shared_ptr<Exchange>&)> begun = {};
 };
 
 // How often a request is sent again with other credentials, or to another region: in a long run
@@ -100,15 +132,15 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // Begins a try. Afterwards url and Fields say what to send.
   void BeginTry();
   const std::string& url() const { return url_; }
-  // The fields for the current server; secrets are only sent to the first one.
+  // The fields for the current server.
   std::vector<std::string> HeaderFields() const;
   // True if the server may not be this machine: a redirect from elsewhere led there.
   bool shuns_local() const { return redirects_ > 0 && !local_; }
-  // The number of bytes of `into` that have arrived. Another try continues after them.
-  std::uint64_t have() const { return have_; }
+  // True for a try on a new connection.
+  bool fresh() const { return request.fresh || tries_ > 0; }
 
   // Takes a line of the head.
-  void TakeHeadLine(std::string_view line) { internal::TakeHeadLine(line, head_); }
+  void TakeHeadLine(std::string_view line) { internal::TakeHeadLine(line, answer_.head); }
   enum class Taken : std::uint8_t { kAll, kPause, kNo };
   Taken TakeBody(std::span<const std::byte> piece);
 
@@ -118,7 +150,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   Clock::time_point next_try() const { return next_try_; }
   // Keeps the answer, or why there is none. Returns false.
   bool Give(Status status = OkStatus(), bool lost = false);
-  // Calls `done` of the request, once.
+  // Calls `done` of the request, unless it was called before.
   void Tell();
   // Gives it up: `done` is called soon, with kCancelled, unless it was called before.
   void Cancel();
@@ -127,23 +159,22 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
 
   HttpRequest request;
   Lane* lane = nullptr;  // that runs it
-  bool cancelled = false;
-  bool told = false;     // Tell was called
-  bool again = false;    // not the first try: use a new connection
+  bool told = false;     // `done` was called
   bool shunned = false;  // the server's name led to this machine
 
  private:
   bool Accept();
   bool FollowRedirect(const TryEnd& end);
-  bool TryLater(const std::string& problem, bool answered);
+  // Without a `problem`, the answer says that it is worth another try.
+  bool TryLater(const std::string& problem);
 
+  const Url first_;  // of the request
   std::string url_;
   bool at_first_origin_ = true;
   bool local_ = false;  // the first server is this machine, or on its link
   HttpAnswer answer_;
-  HttpHead head_;
   Status refused_;  // why this side ended the try
-  std::string text_;
+  // The bytes of `into` that have arrived. Another try continues after them.
   std::uint64_t have_ = 0, have_at_try_ = 0, told_ = 0;
   bool accepted_ = false, https_ = false;
   // Enough of the body of a refusal was read.

@@ -41,7 +41,7 @@ namespace zt::remote::internal {
 // The options of a store, for all that it opens. Thread-safe.
 struct Settings : RemoteOptions {
   explicit Settings(RemoteOptions options);
-  std::chrono::milliseconds most_wait() const;
+  std::chrono::seconds most_wait() const;
   // Once, or once about the same: a program opens the same file several times.
   void Warn(const std::string& line, const std::string& about = "") const;
 

@@ -9,11 +9,7 @@ import zt.core;
 
 namespace zt::remote::internal {
 
-// The members of a section of the files of the AWS tools, by their names in lower case.
-using Members = std::map<std::string, std::string>;
-std::string Member(const Members& members, const std::string& name);  // empty if it is missing
-
-// A profile of those files. For region and endpoint the store's options come first, then the
+// A profile of the files of the AWS tools. Names of members are in lower case. For region and endpoint the store's options come first, then the
 // environment.
 struct Profile {
   SharedSettings settings = {};
@@ -31,9 +27,10 @@ StatusOr<Profile> ReadProfile(SharedSettings settings, const std::string& name =
 // The content of a small file.
 StatusOr<std::string> ReadSmall(const std::string& path);
 std::int64_t Now();  // seconds since 1970
-// The URL of a service of AWS, to which signed requests are sent: kInvalidArgument if the region
-// cannot be a label in the name of its host.
-StatusOr<std::string> AwsUrl(const std::string& service, const std::string& region);
+// The URL of a service of AWS, to which signed requests are sent: the one that is `given`, or that of
+// a region. kInvalidArgument if the region cannot be a label in the name of its host.
+StatusOr<std::string> AwsUrl(const std::string& given, const std::string& service,
+                             const std::string& region);
 
 // Finds credentials in this order: environment, unless the options name a profile, profile,
 // container, instance, as they are now.
@@ -52,13 +49,10 @@ StatusOr<S3Name> ParseS3(const std::string& url);
 
 // A request to a bucket.
 struct S3Request {
-  std::string method = "GET";
   S3Name name = {};
   QueryPairs query = {};
-  std::vector<std::string> fields = {};
-  std::span<const std::byte> body = {};
-  bool creates = false;  // an object, or an upload that becomes one
-  std::function<void(HttpRequest&)> tune = [](HttpRequest&) {};
+  HttpRequest http = {};  // the rest of it, to which Make adds what leads to the bucket
+  bool creates = false;   // an object, or an upload that becomes one
 };
 
 // Who asks S3, and where: what is learned once for all stores whose options name the same.
@@ -95,7 +89,7 @@ class S3Identity {
   std::string variables_;
   Known known_;            // of buckets that are not in regions_
   bool renewing_ = false;  // by one thread; the others use those that are there, or wait
-  zt::internal::CondVar renewed_;
+  CondVar renewed_;
   std::int64_t next_renewal_ = 0;
   Status problem_;         // why the last renewal failed
   bool hopeless_ = false;  // and that it was urgent: who waited for it gives up
@@ -118,6 +112,7 @@ class S3Client {
   bool Refresh(const S3Name& name, const HttpAnswer& answer) {
     return identity_->Refresh(settings_, name, answer);
   }
+  // Why an answer is not a good one.
   Status Explain(const S3Name& name, const HttpAnswer& answer);
   // True for AWS itself. Other stores lack some of its features.
   bool is_aws();

@@ -30,7 +30,7 @@ struct ToSign {
   std::string payload = {};  // the SHA-256 of the body, in hex, or "UNSIGNED-PAYLOAD"
   std::string region = {}, service = "s3";
 };
-// Signs `fields`, "name: value", and the host at a time in seconds since 1970: appends x-amz-date,
+// Signs `fields`, "name: value", at a time in seconds since 1970: appends Host, x-amz-date,
 // x-amz-content-sha256, x-amz-security-token if there is one, and Authorization.
 void Sign(const ToSign& request, const Credentials& credentials, std::int64_t time,
           std::vector<std::string>& fields);

@@ -9,7 +9,6 @@ import zt.std;
 import :http;
 import :s3;
 import zt.core;
-import zt.pipeline;
 import zt.sink;
 
 namespace zt::remote::internal {
@@ -47,36 +46,21 @@ struct EarlierUpload {
 // Asks the store for the last one of an object.
 StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name);
 
-struct UploadPart {
-  std::uint64_t number = 0;
-  Buffer data;
-  std::uint64_t size = 0;
-  std::string checksum;  // CRC-32C in base64, if the store accepts it
-  int tries = 0;
-  std::span<const std::byte> bytes() const { return data.bytes().first(size); }
-};
-
-// The state that an upload shares with the threads of the transport and with AbandonUploads.
+// The state that an upload shares with AbandonUploads.
 struct Progress {
   const std::shared_ptr<S3Client> client;
   const S3Name name;
-  zt::internal::Mutex mutex = {};
-  zt::internal::CondVar changed = {};
-  std::map<std::uint64_t, std::shared_ptr<Exchange>> under_way ZT_GUARDED_BY(mutex) = {};
-  std::vector<std::pair<std::shared_ptr<UploadPart>, HttpAnswer>> ended ZT_GUARDED_BY(mutex) = {};
+  Mutex mutex = {};
   std::string upload ZT_GUARDED_BY(mutex) = {};  // its id, as long as it must be ended
   // In kBeginning and kPublishing a request is in flight that begins or publishes it.
   enum class State : std::uint8_t { kWritten, kBeginning, kPublishing, kPublished, kUnknown };
   State state ZT_GUARDED_BY(mutex) = State::kWritten;
-  bool abandoned ZT_GUARDED_BY(mutex) = false;
+  // All are: none enters another state.
+  static inline std::atomic<bool> abandoned = false;
 };
 
 // All uploads of this process that have not ended.
-struct LiveUploads {
-  zt::internal::Mutex mutex;
-  std::vector<std::weak_ptr<Progress>> all ZT_GUARDED_BY(mutex);
-};
-LiveUploads& Live();
+Living<Progress>& Uploads();
 
 // "remove them with: " and the command that ends an upload where the options of this run lead.
 std::string RemoveThem(const Progress& upload, const std::string& id);

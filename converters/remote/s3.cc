@@ -1,4 +1,5 @@
-// zt.remote:s3 — requests to buckets, and explanations of refusals.
+// zt.remote:s3 — s3://: requests to buckets, explanations of refusals, objects, and folders, which are
+// common prefixes of keys.
 module;
 
 #include <time.h>
@@ -12,7 +13,10 @@ import zt.std;
 import :files;
 import :http;
 import :s3;
+import :upload;
 import zt.core;
+import zt.sink;
+import zt.source;
 
 namespace zt::remote::internal {
 namespace {
@@ -53,40 +57,28 @@ constexpr Refusal kRefusals[] = {
     {"InvalidObjectState", "the object is archived; restore it first"},
 };
 
-// Adds the headers of the options to those of a request.
+// Adds the headers of the options to those of a request, those for what is created only to such.
 Status AddHeaders(const std::vector<std::string>& given, bool creates,
                   std::vector<std::string>& fields) {
-  constexpr std::string_view kNames[] = {"request-payer",
-                                         "expected-bucket-owner",
-                                         "server-side-encryption",
-                                         "server-side-encryption-aws-kms-key-id",
-                                         "server-side-encryption-context",
-                                         "server-side-encryption-bucket-key-enabled",
-                                         "storage-class",
-                                         "acl",
-                                         "tagging",
-                                         "object-lock-mode",
-                                         "object-lock-retain-until-date",
-                                         "object-lock-legal-hold"};
-  constexpr std::ptrdiff_t kAlways = 2;  // so many come with every request
-  constexpr std::string_view kPrefix = "x-amz-";
+  const std::string always = " x-amz-request-payer, x-amz-expected-bucket-owner,";
+  const std::string all =
+      always +
+      " x-amz-server-side-encryption, x-amz-server-side-encryption-aws-kms-key-id,"
+      " x-amz-server-side-encryption-context, x-amz-server-side-encryption-bucket-key-enabled,"
+      " x-amz-storage-class, x-amz-acl, x-amz-tagging, x-amz-object-lock-mode,"
+      " x-amz-object-lock-retain-until-date, x-amz-object-lock-legal-hold,";
   for (const std::string& each : given) {
     const std::size_t equal = std::min(each.find('='), each.size());
-    const std::string name = Lower(each.substr(0, equal));
-    const std::string_view rest = std::string_view(name).substr(name.starts_with(kPrefix) ? 6 : 0);
-    const auto* const known = std::ranges::find(kNames, rest);
-    if (!name.starts_with(kPrefix) || known == std::end(kNames)) {
-      std::string all;
-      for (const std::string_view one : kNames)
-        all += (all.empty() ? " x-amz-" : ", x-amz-") + std::string(one);
+    const std::string name = Lower(each.substr(0, equal)), listed = " " + name + ",";
+    if (!IsLabel(name) || all.find(listed) == all.npos) {
       return InvalidArgument("no header of S3 that can be set is named " + Quote(name) +
-                             "; these are:" + all);
+                             "; these are:" + all.substr(0, all.size() - 1));
     }
     const std::string value = each.substr(std::min(equal + 1, each.size()));
     const bool plain = std::ranges::all_of(value, [](char c) { return c >= ' ' && c <= '~'; });
     if (Trimmed(value).empty() || !plain)
       return InvalidArgument("the header " + name + " needs a value of plain text");
-    if (known - std::begin(kNames) < kAlways || creates) fields.push_back(name + ": " + value);
+    if (creates || always.find(listed) != always.npos) fields.push_back(name + ": " + value);
   }
   return OkStatus();
 }
@@ -95,17 +87,18 @@ Status AddHeaders(const std::vector<std::string>& given, bool creates,
 
 std::int64_t Now() { return ::time(nullptr); }
 
-StatusOr<std::string> AwsUrl(const std::string& service, const std::string& region) {
+StatusOr<std::string> AwsUrl(const std::string& given, const std::string& service,
+                             const std::string& region) {
+  if (!given.empty()) return given;
   if (!IsLabel(region)) return InvalidArgument("the region is no name: " + Quote(region));
   return "https://" + service + "." + region +
          (region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com");
 }
 
 StatusOr<S3Name> ParseS3(const std::string& url) {
-  std::string_view rest = std::string_view(url).substr(url.find("://") + 3);
+  const std::string rest = url.substr(url.find("://") + 3);
   const std::size_t slash = std::min(rest.find('/'), rest.size());
-  S3Name name{std::string(rest.substr(0, slash)),
-              std::string(rest.substr(std::min(slash + 1, rest.size())))};
+  S3Name name{rest.substr(0, slash), rest.substr(std::min(slash + 1, rest.size()))};
   const bool good = std::ranges::all_of(name.bucket, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '-' || c == '.' || c == '_';
   });
@@ -134,7 +127,7 @@ Status S3Identity::ReadLocked(const SharedSettings& settings) {
   if (variables == variables_) return OkStatus();
   ZT_ASSIGN_OR_RETURN(Profile profile, ReadProfile(settings));
   known_.endpoint = std::move(profile.endpoint);
-  known_.region = profile.region.empty() ? "us-east-1" : std::move(profile.region);
+  known_.region = FirstOf({profile.region, "us-east-1"});
   variables_ = std::move(variables);
   known_.credentials.reset();
   regions_.clear();
@@ -240,7 +233,7 @@ bool S3Identity::Refresh(const SharedSettings& settings, const S3Name& name,
   if (settings->no_sign_request) return false;
   // The answer to HEAD has no code.
   const bool bare = answer.text.empty();
-  const auto date = HttpTime(answer.head.Find("date"));
+  const auto date = ParseTime(answer.head.Find("date"));
   const std::int64_t skew = date.value_or(0) - Now();
   if (date && std::abs(skew - skew_) > kMostSkew &&
       (code == "RequestTimeTooSkewed" || (status == 403 && bare))) {
@@ -269,31 +262,27 @@ bool S3Client::is_aws() {
 
 StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   ZT_ASSIGN_OR_RETURN(const auto known, identity_->Learn(settings_, request.name.bucket));
-  std::string base = known.endpoint;
   const std::string& bucket = request.name.bucket;
-  const bool label = base.empty() && bucket.size() >= 3 && IsLabel(bucket);
-  if (base.empty()) {
-    ZT_ASSIGN_OR_RETURN(base, AwsUrl(label ? bucket + ".s3" : "s3", known.region));
-  }
+  const bool label = known.endpoint.empty() && bucket.size() >= 3 && IsLabel(bucket);
+  ZT_ASSIGN_OR_RETURN(std::string base,
+                      AwsUrl(known.endpoint, label ? bucket + ".s3" : "s3", known.region));
   if (!label) base += "/" + bucket;
   ZT_ASSIGN_OR_RETURN(const Url url, ParseUrl(base));
   const std::string& key = request.name.key;
+  HttpRequest out = request.http;
   ToSign sign{
-      .method = request.method,
+      .method = out.method,
       .host = HostField(url),
       .path = url.path + (key.empty() && url.path.size() > 1 ? "" : "/") + PercentEncoded(key, "/"),
       .query = request.query,
       .payload = "UNSIGNED-PAYLOAD",
       .region = known.region};
-  HttpRequest out{.settings = settings_,
-                  .method = request.method,
-                  .url = url.origin() + sign.path + (request.query.empty() ? "" : "?") +
-                         QueryText(request.query),
-                  .fields = request.fields,
-                  .ca_file = Environment("AWS_CA_BUNDLE"),
-                  .body = request.body,
-                  .most_text = kMostText,
-                  .redirects = 0};
+  const std::string query = QueryText(request.query);
+  out.settings = settings_;
+  out.url = url.origin() + sign.path + (query.empty() ? "" : "?" + query);
+  out.ca_file = Environment("AWS_CA_BUNDLE");
+  out.most_text = kMostText;
+  out.redirects = 0;
   ZT_RETURN_IF_ERROR(AddHeaders(settings_->s3_headers, request.creates, out.fields));
   const bool open = url.scheme != "https" && !IsLoopback(url);
   if (open)
@@ -303,9 +292,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   if (open && !known.credentials->token.empty())
     return InvalidArgument("a session token is not sent over http; use https");
   if (open)
-    sign.payload =
-        Sha256Hex({reinterpret_cast<const char*>(request.body.data()), request.body.size()});
-  out.fields.push_back("Host: " + sign.host);
+    sign.payload = Sha256Hex({reinterpret_cast<const char*>(out.body.data()), out.body.size()});
   out.tag = known.generation;
   out.sign = [sign = std::move(sign), by = *known.credentials, identity = identity_](
                  std::vector<std::string>& fields) { Sign(sign, by, identity->now(), fields); };
@@ -315,7 +302,6 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
 StatusOr<HttpAnswer> S3Client::Send(const S3Request& request) {
   for (int refreshed = 0;; ++refreshed) {
     ZT_ASSIGN_OR_RETURN(HttpRequest made, Make(request));
-    request.tune(made);
     HttpAnswer answer = Perform(std::move(made));
     if (answer.ok() || !answer.status.ok() || refreshed == kMostRefreshed ||
         !Refresh(request.name, answer))
@@ -325,12 +311,12 @@ StatusOr<HttpAnswer> S3Client::Send(const S3Request& request) {
 
 StatusOr<HttpAnswer> S3Client::Ask(const S3Request& request) {
   ZT_ASSIGN_OR_RETURN(HttpAnswer answer, Send(request));
-  ZT_RETURN_IF_ERROR(answer.status);
   if (!answer.ok()) return Explain(request.name, answer);
   return answer;
 }
 
 Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
+  ZT_RETURN_IF_ERROR(answer.status);
   const std::string code = XmlText(answer.text, "Code");
   const std::string message = XmlText(answer.text, "Message");
   std::string said = Said(answer, code.empty() ? message : code + ": " + message);
@@ -346,6 +332,105 @@ Status S3Client::Explain(const S3Name& name, const HttpAnswer& answer) {
     said += "; the credentials do not allow it, or there is no such object";
   const Status why = WithAdvice(IoError(said), problem);
   return known && refusal->advice ? WithAdvice(why, *refusal->advice) : why;
+}
+
+namespace {
+
+// A page of the keys in a folder, or with `below` of those in the folders below it, too.
+// It is the one after `before`, which said where the listing goes on.
+StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const ListPage& before, int most,
+                           bool below) {
+  QueryPairs query = {{"list-type", "2"},
+                      {"encoding-type", "url"},
+                      {"max-keys", std::to_string(most)},
+                      {"prefix", folder.key}};
+  if (!below) query.emplace_back("delimiter", "/");
+  if (before.after_key) {
+    // Either version of the request has a name for a key to come after.
+    query.emplace_back("marker", before.next);
+    query.emplace_back("start-after", before.next);
+  } else if (!before.next.empty()) {
+    query.emplace_back("continuation-token", before.next);
+  }
+  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
+                      client.Ask({.name = {folder.bucket, ""}, .query = query}));
+  return ParseListPage(answer.text);
+}
+
+class S3Files final : public Scheme {
+ public:
+  explicit S3Files(SharedSettings settings)
+      : client_(std::make_shared<S3Client>(std::move(settings))) {}
+  StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url, Pins& pins) override {
+    ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
+    if (name.is_folder()) return InvalidArgument("it is a folder, a file is needed");
+    return OpenObject({.settings = client_->settings(),
+                       .name = url,
+                       .get = [client = client_, name] { return client->Make({.name = name}); },
+                       .explain = [client = client_,
+                                   name](auto& answer) { return client->Explain(name, answer); },
+                       .refresh = [client = client_,
+                                   name](auto& answer) { return client->Refresh(name, answer); }},
+                      pins);
+  }
+  StatusOr<bool> IsFolder(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
+    if (name.is_folder()) return true;
+    if (HasExtension(name.key)) return false;
+    name.key += '/';
+    ZT_ASSIGN_OR_RETURN(const ListPage page, AskPage(*client_, name, {}, 1, false));
+    return !page.keys.empty() || !page.prefixes.empty();
+  }
+  StatusOr<Listing> List(const std::string& url, bool below) override {
+    ZT_ASSIGN_OR_RETURN(S3Name folder, ParseS3(url));
+    if (!folder.is_folder()) folder.key += '/';
+    Listing listing{.files = {}, .below = true};
+    ListPage page;
+    const auto read = [&](const std::string&,
+                          std::vector<std::string>& names) -> StatusOr<std::string> {
+      ZT_ASSIGN_OR_RETURN(page, AskPage(*client_, folder, page, 1000, below));
+      for (ListPage::Key& each : page.keys) {
+        std::string& key = each.key;
+        if (!key.starts_with(folder.key))
+          return InvalidData("the server's listing names " + Quote(key) + ", of another folder");
+        names.push_back(key);
+        key.erase(0, folder.key.size());
+        // A key equal to the prefix stands for the folder itself, and an empty one that ends with a
+        // slash for another folder.
+        if (!key.empty() && (!key.ends_with('/') || each.bytes != 0))
+          listing.files.push_back(std::move(each));
+      }
+      // Without folders in it, there is nothing below.
+      listing.below = listing.below && page.prefixes.empty();
+      return page.next;
+    };
+    ZT_RETURN_IF_ERROR(ReadPages(read));
+    return listing;
+  }
+  StatusOr<std::optional<bool>> Exists(const std::string& url) override {
+    ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
+    if (name.is_folder()) return false;
+    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
+                        client_->Send({.name = name, .http = {.method = "HEAD"}}));
+    if (answer.status.ok() && answer.head.status == 404) return false;
+    if (!answer.ok()) return client_->Explain(name, answer);
+    return true;
+  }
+  StatusOr<std::unique_ptr<Sink>> Create(const std::string& url, const FileSinkOptions& options,
+                                         std::function<void()> forget) override {
+    ZT_ASSIGN_OR_RETURN(S3Name name, ParseS3(url));
+    if (name.is_folder()) return InvalidArgument("the output is a folder; name a file");
+    return CreateUpload(client_, url, std::move(name), options, std::move(forget));
+  }
+
+ private:
+  const std::shared_ptr<S3Client> client_;
+};
+
+}  // namespace
+
+std::unique_ptr<Scheme> MakeS3(SharedSettings settings) {
+  return std::make_unique<S3Files>(std::move(settings));
 }
 
 }  // namespace zt::remote::internal

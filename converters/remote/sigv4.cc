@@ -8,6 +8,7 @@ module;
 module zt.remote;
 
 import zt.std;
+import zt.digest;
 
 namespace zt::remote::internal {
 namespace {
@@ -72,14 +73,13 @@ void Sign(const ToSign& request, const Credentials& credentials, std::int64_t ti
   char stamp[32];
   ::strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
   const std::string date(stamp, std::string_view(stamp).find('T'));
+  fields.push_back("Host: " + request.host);
   fields.push_back(std::string("x-amz-date: ") + stamp);
   fields.push_back("x-amz-content-sha256: " + request.payload);
   if (!credentials.token.empty()) fields.push_back("x-amz-security-token: " + credentials.token);
 
-  auto canonical = CanonicalFields(fields);
-  canonical["host"] = request.host;
   std::string lines, names;
-  for (const auto& [name, value] : canonical) {
+  for (const auto& [name, value] : CanonicalFields(fields)) {
     lines += name + ":" + value + "\n";
     names += (names.empty() ? "" : ";") + name;
   }

@@ -14,8 +14,6 @@ import zt.source;
 
 namespace zt {
 
-using internal::Mutex;
-using internal::MutexLock;
 using namespace remote::internal;
 
 namespace {
@@ -185,10 +183,8 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
 
   std::shared_ptr<ByteSource> FindOpen(const std::string& url) {
     const MutexLock lock(mutex_);
-    for (const auto& [name, bytes] : open_) {
-      if (name == url) return bytes;
-    }
-    return nullptr;
+    const auto found = std::ranges::find_if(open_, [&](auto& each) { return each.first == url; });
+    return found == open_.end() ? nullptr : found->second;
   }
 
   // The listing of a folder that a server was asked for, if it has the folders below as well where
@@ -243,11 +239,10 @@ Settings::Settings(RemoteOptions options) : RemoteOptions(std::move(options)) {
   read_ahead = std::max(read_ahead, kLeastAhead);
 }
 
-std::chrono::milliseconds Settings::most_wait() const {
+std::chrono::seconds Settings::most_wait() const {
   constexpr std::uint64_t kMost = 86'400;
   const std::uint64_t seconds = NumberOf(Environment("ZTSTREAM_RETRY_SECONDS")).value_or(300);
-  return std::chrono::milliseconds(1000 *
-                                   std::min(retry_seconds ? *retry_seconds : seconds, kMost));
+  return std::chrono::seconds(std::min(retry_seconds ? *retry_seconds : seconds, kMost));
 }
 
 void Settings::Warn(const std::string& line, const std::string& about) const {
@@ -257,19 +252,26 @@ void Settings::Warn(const std::string& line, const std::string& about) const {
   if (warned_.size() > kMostWarned) warned_.clear();
 }
 
-Status Pages::Add(const std::string& name) {
-  if (!names_.insert(name).second)
-    return InvalidData("the server's listing names " + Quote(name) + " twice");
-  if (names_.size() <= kMostListed) return OkStatus();
-  return InvalidArgument("the folder has more than " + std::to_string(kMostListed) +
-                         " files; name those that are meant");
-}
-
-Status Pages::GoOn(std::string next) {
-  empty_ = names_.size() > std::exchange(counted_, names_.size()) ? 0 : empty_ + 1;
-  if (!next.empty() && (!seen_.insert(next).second || empty_ > kMostEmpty))
-    return InvalidData("the server's listing does not end");
-  next_ = std::move(next);
+Status remote::internal::ReadPages(
+    const std::function<StatusOr<std::string>(const std::string&, std::vector<std::string>&)>&
+        read) {
+  std::unordered_set<std::string> names, places;
+  std::size_t empty = 0;
+  std::string at;
+  do {
+    std::vector<std::string> page;
+    ZT_ASSIGN_OR_RETURN(at, read(at, page));
+    empty = page.empty() ? empty + 1 : 0;
+    for (std::string& name : page) {
+      const auto [listed, fresh] = names.insert(std::move(name));
+      if (!fresh) return InvalidData("the server's listing names " + Quote(*listed) + " twice");
+    }
+    if (names.size() > kMostListed)
+      return InvalidArgument("the folder has more than " + std::to_string(kMostListed) +
+                             " files; name those that are meant");
+    if (!at.empty() && (!places.insert(at).second || empty > kMostEmpty))
+      return InvalidData("the server's listing does not end");
+  } while (!at.empty());
   return OkStatus();
 }
 

@@ -21,9 +21,6 @@ import zt.pipeline;
 
 namespace zt::remote::internal {
 
-using zt::internal::Mutex;
-using zt::internal::MutexLock;
-
 namespace {
 
 // The oldest version with CURLOPT_PROTOCOLS_STR.
@@ -70,6 +67,8 @@ constexpr std::size_t kEnough = 4;
 // One receives about 1.3 GB/s, with TLS less.
 constexpr unsigned kMostLanes = 4;
 
+Status GivenUp() { return Cancelled("the request was given up"); }
+
 // A try of an exchange, with its handle of libcurl.
 struct Try {
   Try(const Curl& library, Running running)
@@ -80,9 +79,13 @@ struct Try {
   }
   Try(const Try&) = delete;
   Try& operator=(const Try&) = delete;
+  template <class Value>
+  void Set(CURLoption option, Value value) const {
+    curl.easy_setopt(easy, option, value);
+  }
 
   const Curl& curl;
-  Running exchange;
+  const Running exchange;
   CURL* easy;
   curl_slist* fields = nullptr;
   bool proxied = false;
@@ -131,36 +134,34 @@ bool IsBeforeSending(CURLcode code) {
          code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR || IsHopeless(code);
 }
 
-void SetMethod(const Curl& curl, CURL* easy, const HttpRequest& request) {
-  const auto set = [&](CURLoption option, auto value) { curl.easy_setopt(easy, option, value); };
+void SetMethod(const Try& attempt) {
+  const HttpRequest& request = attempt.exchange->request;
   if (request.method == "HEAD") {
-    set(CURLOPT_NOBODY, 1L);
+    attempt.Set(CURLOPT_NOBODY, 1L);
   } else if (request.method != "GET") {
-    set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    attempt.Set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
   }
   if (request.method != "PUT" && request.method != "POST") return;
-  set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-  set(CURLOPT_POSTFIELDS,
-      request.body.empty() ? "" : reinterpret_cast<const char*>(request.body.data()));
-  set(CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
+  attempt.Set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+  attempt.Set(CURLOPT_POSTFIELDS,
+              request.body.empty() ? "" : reinterpret_cast<const char*>(request.body.data()));
+  attempt.Set(CURLOPT_UPLOAD_BUFFERSIZE, kSendBuffer);
 }
 
-Status SetFields(const Curl& curl, Try& attempt) {
+Status SetFields(Try& attempt) {
   std::vector<std::string> fields = attempt.exchange->HeaderFields();
+  fields.emplace_back("Expect:");        // does not wait for "100 Continue"
+  fields.emplace_back("Content-Type:");  // none but those among the others
   for (const std::string& field : fields) {
     if (std::ranges::any_of(field,
                             [](char c) { return (c >= 0 && c < 32 && c != '\t') || c == 127; }))
       return InvalidArgument("the value for the header " + field.substr(0, field.find(':')) +
                              " has a line break or another control character; look at the "
                              "variable or the file that it comes from");
-  }
-  fields.emplace_back("Expect:");        // does not wait for "100 Continue"
-  fields.emplace_back("Content-Type:");  // none but those among the others
-  for (const std::string& field : fields) {
-    if (curl_slist* const longer = curl.slist_append(attempt.fields, field.c_str()))
+    if (curl_slist* const longer = attempt.curl.slist_append(attempt.fields, field.c_str()))
       attempt.fields = longer;
   }
-  curl.easy_setopt(attempt.easy, CURLOPT_HTTPHEADER, attempt.fields);
+  attempt.Set(CURLOPT_HTTPHEADER, attempt.fields);
   return OkStatus();
 }
 
@@ -181,10 +182,10 @@ bool IsExcepted(const Url& url) {
 
 // Sets the proxy that libcurl would find in the environment, with its name and password apart:
 // messages of libcurl show the rest. This machine is asked without one.
-void SetProxy(const Curl& curl, Try& attempt) {
+void SetProxy(Try& attempt) {
   const auto url = ParseUrl(attempt.exchange->url());
   if (attempt.exchange->request.direct || !url.ok() || IsLoopback(*url)) {
-    curl.easy_setopt(attempt.easy, CURLOPT_NOPROXY, "*");
+    attempt.Set(CURLOPT_NOPROXY, "*");
     return;
   }
   std::string proxy = url->scheme == "https"
@@ -192,19 +193,17 @@ void SetProxy(const Curl& curl, Try& attempt) {
                           : FirstSet({"http_proxy", "all_proxy", "ALL_PROXY"});
   attempt.proxied = !proxy.empty() && !IsExcepted(*url);
   if (const std::size_t at = proxy.rfind('@'); at != proxy.npos) {
-    const std::size_t scheme = proxy.find("://"), begin = scheme == proxy.npos ? 0 : scheme + 3;
-    const std::string who = proxy.substr(begin, std::max(at, begin) - begin);
-    curl.easy_setopt(attempt.easy, CURLOPT_PROXYUSERPWD, who.c_str());
-    proxy.erase(begin, std::max(at + 1, begin) - begin);
-    curl.easy_setopt(attempt.easy, CURLOPT_PROXY, proxy.c_str());
+    const std::size_t scheme = proxy.find("://"), begin = scheme < at ? scheme + 3 : 0;
+    const std::string who = proxy.substr(begin, at - begin);
+    attempt.Set(CURLOPT_PROXYUSERPWD, who.c_str());
+    proxy.erase(begin, at + 1 - begin);
+    attempt.Set(CURLOPT_PROXY, proxy.c_str());
   }
 }
 
-Status SetUp(const Curl& curl, Try& attempt) {
+Status SetUp(Try& attempt) {
   Exchange& exchange = *attempt.exchange;
-  const auto set = [&](CURLoption option, auto value) {
-    curl.easy_setopt(attempt.easy, option, value);
-  };
+  const auto set = [&](CURLoption option, auto value) { attempt.Set(option, value); };
   exchange.BeginTry();
   set(CURLOPT_URL, exchange.url().c_str());
   set(CURLOPT_PRIVATE, &attempt);
@@ -220,21 +219,20 @@ Status SetUp(const Curl& curl, Try& attempt) {
   set(CURLOPT_PATH_AS_IS, 1L);
   set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
   set(CURLOPT_USERAGENT, "ztstream");
-  set(CURLOPT_FRESH_CONNECT, exchange.again || exchange.request.fresh ? 1L : 0L);
+  set(CURLOPT_FRESH_CONNECT, exchange.fresh() ? 1L : 0L);
   set(CURLOPT_HEADERFUNCTION, OnHead);
   set(CURLOPT_HEADERDATA, &exchange);
   set(CURLOPT_WRITEFUNCTION, OnBody);
   set(CURLOPT_WRITEDATA, &exchange);
-  std::string authorities = exchange.request.ca_file;
-  if (authorities.empty()) authorities = Environment("SSL_CERT_FILE");
+  const std::string authorities = FirstOf({exchange.request.ca_file, Environment("SSL_CERT_FILE")});
   if (!authorities.empty()) set(CURLOPT_CAINFO, authorities.c_str());
-  SetProxy(curl, attempt);
+  SetProxy(attempt);
   if (exchange.shuns_local() && !attempt.proxied) {
     set(CURLOPT_OPENSOCKETFUNCTION, OnSocket);
     set(CURLOPT_OPENSOCKETDATA, &exchange);
   }
-  SetMethod(curl, attempt.easy, exchange.request);
-  return SetFields(curl, attempt);
+  SetMethod(attempt);
+  return SetFields(attempt);
 }
 
 }  // namespace
@@ -244,8 +242,6 @@ class Lane {
  public:
   explicit Lane(const Curl& library) : curl(library), multi(library.multi_init()) {}
   ~Lane() { curl.multi_cleanup(multi); }
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
 
   const Curl& curl;
   CURLM* multi;
@@ -265,8 +261,8 @@ class Lane {
     ++load;
     if (Post([this, exchange] { waiting.emplace(exchange->next_try(), exchange); })) return;
     // The process is ending, and the thread has already cancelled all other exchanges.
-    exchange->cancelled = true;
-    Tell(*exchange);
+    exchange->Give(GivenUp());
+    exchange->Tell();
   }
 
   // Runs a task in the thread. Returns false if that has ended.
@@ -278,12 +274,6 @@ class Lane {
     }
     curl.multi_wakeup(multi);
     return true;
-  }
-
-  void Tell(Exchange& exchange) {
-    if (exchange.told) return;
-    --load;
-    exchange.Tell();
   }
 
   void Stop() {
@@ -326,13 +316,13 @@ class Lane {
 
   // By value, because it erases the pointers to which a reference may refer.
   void Drop(Running exchange) {
-    exchange->cancelled = true;
     if (const auto at = active.find(exchange.get()); at != active.end()) {
       curl.multi_remove_handle(multi, at->second->easy);
       active.erase(at);
     }
     std::erase_if(waiting, [&](const auto& each) { return each.second == exchange; });
-    Tell(*exchange);
+    exchange->Give(GivenUp());
+    exchange->Tell();
   }
 
   int Timeout() const {
@@ -348,10 +338,10 @@ class Lane {
       const Running exchange = waiting.begin()->second;
       waiting.erase(waiting.begin());
       auto attempt = std::make_unique<Try>(curl, exchange);
-      const Status ready = attempt->easy == nullptr ? OutOfMemory() : SetUp(curl, *attempt);
+      const Status ready = attempt->easy == nullptr ? OutOfMemory() : SetUp(*attempt);
       if (!ready.ok()) {
         exchange->Give(ready);
-        Tell(*exchange);
+        exchange->Tell();
         continue;
       }
       curl.multi_add_handle(multi, attempt->easy);
@@ -390,7 +380,7 @@ class Lane {
     if (exchange->EndTry(end)) {
       waiting.emplace(exchange->next_try(), exchange);
     } else {
-      Tell(*exchange);
+      exchange->Tell();
     }
   }
 };
@@ -460,7 +450,14 @@ std::shared_ptr<Exchange> Start(HttpRequest request) {
     exchange->Give(lane.status());
     exchange->Tell();
   }
+  if (exchange->request.begun) exchange->request.begun(exchange);
   return exchange;
+}
+
+void Exchange::Tell() {
+  if (std::exchange(told, true)) return;
+  if (lane != nullptr) --lane->load;
+  if (request.done) request.done(std::move(answer_));
 }
 
 void Exchange::Cancel() {
@@ -477,7 +474,7 @@ void Exchange::Resume() {
 
 HttpAnswer Perform(HttpRequest request) {
   std::mutex mutex;
-  zt::internal::CondVar told;
+  CondVar told;
   std::optional<HttpAnswer> answer;
   request.done = [&](HttpAnswer given) {
     const std::lock_guard lock(mutex);

@@ -17,10 +17,6 @@ import zt.sink;
 
 namespace zt::remote::internal {
 
-using zt::internal::CondVar;
-using zt::internal::Mutex;
-using zt::internal::MutexLock;
-
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
@@ -49,6 +45,16 @@ bool IsStored(const HttpAnswer& answer) {
          XmlRoot(answer.text).empty();
 }
 
+// A part that is sent.
+struct Part final : Task {
+  std::span<const std::byte> bytes() const { return data.bytes().first(size); }
+
+  std::uint64_t number = 0;
+  Buffer data;
+  std::uint64_t size = 0;
+  std::string checksum;  // CRC-32C in base64, if the store accepts it
+};
+
 class Upload final : public Sink {
   using State = Progress::State;
 
@@ -59,25 +65,19 @@ class Upload final : public Sink {
         url_(std::move(url)),
         overwrite_(options.overwrite),
         forget_(std::move(forget)) {
-    LiveUploads& live = Live();
-    const MutexLock lock(live.mutex);
-    std::erase_if(live.all, [](const auto& each) { return each.expired(); });
-    live.all.push_back(progress_);
+    Uploads().Add(progress_);
   }
   ~Upload() override { Upload::Abort(); }
-  Upload(const Upload&) = delete;
-  Upload& operator=(const Upload&) = delete;
 
   const std::string& name() const override { return url_; }
 
   void Expect(std::uint64_t bytes) override {
     if (position_ > 0 || filled_ > 0) return;
-    const std::uint64_t given = client_.settings()->part_bytes;
     // All of one size, and not too many.
     const std::uint64_t part = std::max((bytes / kPlannedParts + kMiB) / kMiB * kMiB, kLeastPart);
     expected_ = part;
     const std::string may = "it may have " + std::to_string(bytes) + " bytes, more than ";
-    if (given != 0 && bytes > given * kMostParts) {
+    if (given_ != 0 && bytes > given_ * kMostParts) {
       failure_ =
           WithAdvice(InvalidArgument(may + std::to_string(kMostParts) +
                                      " parts of the size that was given; it takes " +
@@ -85,7 +85,7 @@ class Upload final : public Sink {
                      Advice::kPartSize);
     } else if (part > kMostPart) {
       failure_ = WithAdvice(InvalidArgument(may + "an object of S3 can"), Advice::kShards);
-    } else if (part > kLeastPart && given == 0) {
+    } else if (part > kLeastPart && given_ == 0) {
       Warn(url_ + ": it is sent in parts of " + std::to_string(part / kMiB) + " MiB, which take " +
            std::to_string(part * (kInFlight + 1) / kMiB) +
            " MiB of memory; several smaller files take less");
@@ -97,11 +97,12 @@ class Upload final : public Sink {
     for (std::span<const std::byte> piece : pieces) {
       while (!piece.empty()) {
         if (current_.empty()) ZT_RETURN_IF_ERROR(Kept(BeginPart()));
-        const std::size_t take = std::min<std::uint64_t>(piece.size(), part_bytes_ - filled_);
-        std::memcpy(current_.bytes().data() + filled_, piece.data(), take);
+        const std::span<std::byte> room = current_.bytes().subspan(filled_);
+        const std::size_t take = std::min(piece.size(), room.size());
+        std::memcpy(room.data(), piece.data(), take);
         filled_ += take;
         piece = piece.subspan(take);
-        if (filled_ == part_bytes_) ZT_RETURN_IF_ERROR(Kept(SendPart()));
+        if (take == room.size()) ZT_RETURN_IF_ERROR(Kept(SendPart()));
       }
     }
     return OkStatus();
@@ -155,7 +156,7 @@ class Upload final : public Sink {
   // Enters a state, but not after a signal.
   Status Enter(State state) {
     const MutexLock lock(progress_->mutex);
-    if (progress_->abandoned) return Cancelled("interrupted");
+    if (Progress::abandoned) return Cancelled("interrupted");
     progress_->state = state;
     return OkStatus();
   }
@@ -191,20 +192,19 @@ class Upload final : public Sink {
               Advice::kPartSize),
           Advice::kShards);
     }
-    const std::uint64_t given = client_.settings()->part_bytes;
-    std::uint64_t bytes = given != 0 ? given : expected_.value_or(kLeastPart + number_ * kMiB / 10);
-    bytes = std::min(bytes, kMostPart);
-    part_bytes_ = bytes;
+    const std::uint64_t growing = kLeastPart + number_ * kMiB / 10;
+    const std::uint64_t bytes =
+        std::min(given_ != 0 ? given_ : expected_.value_or(growing), kMostPart);
     // All that is in flight may stay for the next parts if they have one size.
-    if (!pool_) pool_.emplace(expected_ || given != 0 ? bytes * (kInFlight + 1) : kLeastPart);
+    if (!pool_) pool_.emplace(expected_ || given_ != 0 ? bytes * (kInFlight + 1) : kLeastPart);
     current_ = pool_->Take(bytes);
-    filled_ = 0;
     return OkStatus();
   }
 
   Status SendPart() {
     ZT_RETURN_IF_ERROR(BeginUpload());
-    auto part = std::make_shared<UploadPart>();
+    auto part = std::make_unique<Part>();
+    part->weight = 1;
     part->number = ++number_;
     part->data = std::exchange(current_, {});
     part->size = filled_;
@@ -217,14 +217,17 @@ class Upload final : public Sink {
     position_ += filled_;
     filled_ = 0;
     if (IsThere(*part)) return OkStatus();
-    // Signed before it waits for its turn, because that may read all of it.
-    ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
-    ZT_RETURN_IF_ERROR(WaitBelow(kInFlight));
-    return Launch(std::move(part), std::move(request));
+    if (!sender_) {
+      std::vector<StageOf<Task>> stages;
+      stages.push_back(StageOf<Part>{.run = [this](Part& sent) { return Send(sent); }}.ForTasks());
+      sender_.emplace(std::move(stages),
+                      PipelineOptions{.threads = kInFlight, .window_bytes = kInFlight});
+    }
+    return sender_->Submit(std::move(part));
   }
 
   // True if an earlier run has sent the part. From the first that differs on, all are sent.
-  bool IsThere(const UploadPart& part) {
+  bool IsThere(const Part& part) {
     const auto stored = earlier_.find(part.number);
     if (stored == earlier_.end()) return false;
     if (!HasBytes(stored->second, part.bytes())) {
@@ -232,6 +235,7 @@ class Upload final : public Sink {
       return false;
     }
     stored->second.checksum = part.checksum;  // which not every store lists
+    const MutexLock lock(progress_->mutex);
     parts_.insert(earlier_.extract(stored));
     return true;
   }
@@ -249,14 +253,13 @@ class Upload final : public Sink {
       if (resumed_) return OkStatus();
     }
     checksums_ = SendsChecksums(client_);
-    S3Request request{.method = "POST",
-                      .name = s3_,
+    S3Request request{.name = s3_,
                       .query = {{"uploads", ""}},
-                      .fields = Meta(),
+                      .http = {.method = "POST", .fields = Meta()},
                       .creates = true};
     if (checksums_) {
-      request.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
-      request.fields.emplace_back("x-amz-checksum-type: COMPOSITE");
+      request.http.fields.emplace_back("x-amz-checksum-algorithm: CRC32C");
+      request.http.fields.emplace_back("x-amz-checksum-type: COMPOSITE");
     }
     ZT_RETURN_IF_ERROR(Enter(State::kBeginning));
     const auto answer = client_.Ask(request);
@@ -272,72 +275,43 @@ class Upload final : public Sink {
     return {"x-amz-meta-ztstream-upload: " + mark_, "content-type: application/octet-stream"};
   }
 
-  StatusOr<HttpRequest> MakeRequest(const std::shared_ptr<UploadPart>& part) {
-    S3Request request{.method = "PUT",
-                      .name = s3_,
-                      .query = {{"partNumber", std::to_string(part->number)}, {"uploadId", id_}},
-                      .body = part->bytes()};
-    if (!part->checksum.empty())
-      request.fields.push_back("x-amz-checksum-crc32c: " + part->checksum);
-    ZT_ASSIGN_OR_RETURN(HttpRequest made, client_.Make(request));
-    ++part->tries;
-    made.done = [progress = progress_, part](HttpAnswer answer) {
-      const MutexLock lock(progress->mutex);
-      progress->ended.emplace_back(part, std::move(answer));
-      progress->under_way.erase(part->number);
-      progress->changed.NotifyAll();
-    };
-    return made;
-  }
-
-  Status Launch(std::shared_ptr<UploadPart> part, HttpRequest request) {
-    {
-      const MutexLock lock(progress_->mutex);
-      if (progress_->abandoned) return Cancelled("interrupted");
-      progress_->under_way.emplace(part->number, nullptr);
-    }
-    // Without the lock, because `done` takes it and may be called before Start returns.
-    auto exchange = Start(std::move(request));
-    const MutexLock lock(progress_->mutex);
-    if (const auto at = progress_->under_way.find(part->number); at != progress_->under_way.end())
-      at->second = std::move(exchange);
-    return OkStatus();
-  }
-
-  // Handles the answers, and waits until fewer than `most` parts are in flight.
-  Status WaitBelow(std::size_t most) {
-    while (true) {
-      std::pair<std::shared_ptr<UploadPart>, HttpAnswer> ended;
-      {
+  // Sends a part until the store has it, on a thread of the sender.
+  Status Send(const Part& part) {
+    S3Request request{.name = s3_,
+                      .query = {{"partNumber", std::to_string(part.number)}, {"uploadId", id_}},
+                      .http = {.method = "PUT",
+                               .body = part.bytes(),
+                               .begun = [&](const auto& exchange) { Watch(exchange); }}};
+    if (checksums_) request.http.fields.push_back("x-amz-checksum-crc32c: " + part.checksum);
+    for (int tries = 1;; ++tries) {
+      ZT_RETURN_IF_ERROR(Enter(State::kWritten));
+      ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_.Send(request));
+      if (IsStored(answer)) {
         const MutexLock lock(progress_->mutex);
-        while (progress_->ended.empty() && progress_->under_way.size() >= most)
-          progress_->changed.Wait(progress_->mutex);
-        if (progress_->ended.empty()) return OkStatus();
-        ended = std::move(progress_->ended.back());
-        progress_->ended.pop_back();
+        parts_[part.number] = {part.size, std::string(answer.head.Find("etag")), part.checksum};
+        return OkStatus();
       }
-      ZT_RETURN_IF_ERROR(TakeAnswer(ended.first, ended.second));
+      if (!answer.ok() || tries > kMostRefreshed) return Refused(answer, "a part");
     }
   }
 
-  Status TakeAnswer(const std::shared_ptr<UploadPart>& part, const HttpAnswer& answer) {
-    ZT_RETURN_IF_ERROR(answer.status);
-    if (!IsStored(answer)) {
-      if (part->tries > kMostRefreshed || !(answer.ok() || client_.Refresh(s3_, answer)))
-        return Refused(answer, "a part");
-      ZT_ASSIGN_OR_RETURN(HttpRequest request, MakeRequest(part));
-      return Launch(part, std::move(request));
-    }
-    parts_[part->number] = {part->size, std::string(answer.head.Find("etag")), part->checksum};
-    part->data = {};
-    return OkStatus();
+  // Notes the request of a part, or cancels it where they have been stopped.
+  void Watch(const std::shared_ptr<Exchange>& exchange) {
+    const MutexLock lock(progress_->mutex);
+    if (stopped_) exchange->Cancel();
+    std::erase_if(under_way_, [](const auto& each) { return each.expired(); });
+    under_way_.push_back(exchange);
   }
 
   void StopParts() {
-    const MutexLock lock(progress_->mutex);
-    for (const auto& [number, exchange] : progress_->under_way) exchange->Cancel();
-    while (!progress_->under_way.empty()) progress_->changed.Wait(progress_->mutex);
-    progress_->ended.clear();
+    {
+      const MutexLock lock(progress_->mutex);
+      stopped_ = true;
+      for (const auto& each : under_way_) {
+        if (const auto exchange = each.lock()) exchange->Cancel();
+      }
+    }
+    sender_.reset();
   }
 
   Status Publish(std::uint64_t total) {
@@ -368,20 +342,17 @@ class Upload final : public Sink {
   Status PutWhole(std::uint64_t total) {
     ZT_RETURN_IF_ERROR(Enter(State::kPublishing));
     const std::span<const std::byte> body = current_.bytes().first(filled_);
-    S3Request request{.method = "PUT",
-                      .name = s3_,
-                      .fields = Meta(),
-                      .body = body,
-                      .creates = true,
-                      .tune = [](HttpRequest& made) { made.fresh = true; }};
+    S3Request request{.name = s3_,
+                      .http = {.method = "PUT", .fields = Meta(), .body = body, .fresh = true},
+                      .creates = true};
     if (SendsChecksums(client_))
-      request.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
+      request.http.fields.push_back("x-amz-checksum-crc32c: " + Crc32cField(body));
     return Settle(request, total);
   }
 
   Status CompleteParts(std::uint64_t total) {
     if (filled_ > 0) ZT_RETURN_IF_ERROR(SendPart());
-    ZT_RETURN_IF_ERROR(WaitBelow(1));
+    if (sender_) ZT_RETURN_IF_ERROR(sender_->Drain());
     ZT_RETURN_IF_ERROR(Enter(State::kPublishing));
     std::string xml = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
     for (const auto& [number, part] : parts_) {
@@ -391,17 +362,16 @@ class Upload final : public Sink {
       xml += "</Part>";
     }
     xml += "</CompleteMultipartUpload>";
-    S3Request request{.method = "POST",
-                      .name = s3_,
+    S3Request request{.name = s3_,
                       .query = {{"uploadId", id_}},
-                      .fields = {"content-type: application/xml"},
-                      .body = std::as_bytes(std::span(xml)),
-                      .tune = [](HttpRequest& made) {
-                        made.patience = 900;  // a store that joins parts sends blanks for minutes
-                        made.repeatable = false;
-                        made.fresh = true;
-                      }};
-    if (checksums_) request.fields.push_back("x-amz-mp-object-size: " + std::to_string(total));
+                      .http = {.method = "POST",
+                               .fields = {"content-type: application/xml"},
+                               .body = std::as_bytes(std::span(xml)),
+                               .repeatable = false,
+                               .fresh = true,
+                               // A store that joins parts sends blanks for minutes.
+                               .patience = 900}};
+    if (checksums_) request.http.fields.push_back("x-amz-mp-object-size: " + std::to_string(total));
     ZT_RETURN_IF_ERROR(Settle(request, total));
     return checksums_ ? OkStatus() : ReadBack(total);
   }
@@ -425,7 +395,7 @@ class Upload final : public Sink {
     for (int tries = 1;; ++tries) {
       S3Request sent = request;
       const bool condition = !overwrite_ && !unconditional_;
-      if (condition) sent.fields.emplace_back("if-none-match: *");
+      if (condition) sent.http.fields.emplace_back("if-none-match: *");
       ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_.Send(sent));
       if (IsPublished(answer)) return OkStatus();
       const int status = answer.head.status;
@@ -468,7 +438,7 @@ class Upload final : public Sink {
   }
 
   StatusOr<HttpAnswer> Head() {
-    ZT_ASSIGN_OR_RETURN(HttpAnswer answer, client_.Send({.method = "HEAD", .name = s3_}));
+    ZT_ASSIGN_OR_RETURN(HttpAnswer answer, client_.Send({.name = s3_, .http = {.method = "HEAD"}}));
     ZT_RETURN_IF_ERROR(answer.status);
     if (answer.ok() && !IsStored(answer)) return Refused(answer, "HEAD");
     return answer;
@@ -488,21 +458,20 @@ class Upload final : public Sink {
     if (!resumed_ && !mark.empty()) return There::kOther;
     const std::string etag(answer->head.Find("etag"));
     const bool same =
-        id_.empty() ? HasBytes({total, etag}, request.body) : etag == JoinedEtag(parts_);
+        id_.empty() ? HasBytes({total, etag}, request.http.body) : etag == JoinedEtag(parts_);
     return same ? There::kOurs : resumed_ || !overwrite_ ? There::kUnknown : There::kOther;
   }
 
   // For a store that received no checksums: checks the size of the object and its last bytes.
   Status ReadBack(std::uint64_t total) {
     std::vector<std::byte> back(tail_.size());
-    const auto tune = [&](HttpRequest& made) {
-      made.range = ByteRange{total - back.size(), total};
-      made.into = back;
-    };
-    ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client_.Send({.name = s3_, .tune = tune}));
+    ZT_ASSIGN_OR_RETURN(
+        const HttpAnswer answer,
+        client_.Send(
+            {.name = s3_, .http = {.range = ByteRange{total - back.size(), total}, .into = back}}));
     const int status = answer.head.status;
     if (!answer.status.ok() || (!answer.ok() && status != 404 && status != 416)) {
-      unchecked_ = Message(answer.status.ok() ? client_.Explain(s3_, answer) : answer.status);
+      unchecked_ = Message(client_.Explain(s3_, answer));
       return OkStatus();
     }
     const auto range = ParseContentRange(answer.head.Find("content-range"));
@@ -517,6 +486,7 @@ class Upload final : public Sink {
   const S3Name& s3_ = progress_->name;
   const std::string url_;
   const bool overwrite_;
+  const std::uint64_t given_ = client_.settings()->part_bytes;  // the size of parts, or 0
   const std::function<void()> forget_;
   // Identifies the object of this upload.
   const std::string mark_ = RandomText();
@@ -527,13 +497,18 @@ class Upload final : public Sink {
   std::string unchecked_;       // why it could not be read back
   Status failure_;
   std::optional<std::uint64_t> expected_;  // bytes of a part
-  std::uint64_t part_bytes_ = 0, filled_ = 0, position_ = 0, number_ = 0;
+  std::uint64_t filled_ = 0, position_ = 0, number_ = 0;
   std::optional<BufferPool> pool_;  // made with the first part
   Buffer current_;
-  StoredParts parts_;            // for the request that completes the upload
+  // For the request that completes the upload. Guarded by the mutex while parts are sent.
+  StoredParts parts_;
   StoredParts earlier_;          // those of an earlier run that may be kept
   bool resumed_ = false;         // an earlier run began the upload
   std::vector<std::byte> tail_;  // the end of the last part, if there are no checksums
+  // The requests of parts, and whether they are cancelled.
+  std::vector<std::weak_ptr<Exchange>> under_way_ ZT_GUARDED_BY(progress_->mutex);
+  bool stopped_ ZT_GUARDED_BY(progress_->mutex) = false;
+  std::optional<Pipeline> sender_;  // made with the first part that is sent
 };
 
 }  // namespace

@@ -38,29 +38,19 @@ std::string Unquoted(std::string text) {
 Status ListRows(S3Client& client, const S3Request& asked, std::string_view root,
                 std::string_view row, const std::function<void(Members&)>& take,
                 const std::function<StatusOr<QueryPairs>(Members&)>& next, QueryPairs after = {}) {
-  Pages pages;
-  do {
+  return ReadPages([&](const std::string&, std::vector<std::string>&) -> StatusOr<std::string> {
     S3Request request = asked;
     request.query.insert(request.query.end(), after.begin(), after.end());
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Ask(request));
-    if (!XmlRoot(answer.text).starts_with(root))
+    XmlDocument page = ParseXml(answer.text);
+    if (!page.root.starts_with(root))
       return InvalidData("the store does not list uploads as S3 does; write without resuming");
-    Members page, members;
-    ScanXml(
-        answer.text,
-        [&](std::string_view name, const std::string& text) {
-          const bool of_page = name == "IsTruncated" || name.starts_with("Next");
-          (of_page ? page : members).insert_or_assign(std::string(name), text);
-        },
-        [&](std::string_view name) {
-          if (name == row) take(members);
-          if (name == row) members.clear();
-        });
-    ZT_ASSIGN_OR_RETURN(after, next(page));
-    const bool more = Lower(Trimmed(page["IsTruncated"])) == "true";
-    ZT_RETURN_IF_ERROR(pages.GoOn(more ? QueryText(after) : ""));
-  } while (!pages.next().empty());
-  return OkStatus();
+    for (auto& [name, members] : page.rows) {
+      if (name == row) take(members);
+    }
+    ZT_ASSIGN_OR_RETURN(after, next(page.members));
+    return Lower(Trimmed(page.members["IsTruncated"])) == "true" ? QueryText(after) : "";
+  });
 }
 
 }  // namespace
@@ -126,9 +116,9 @@ StatusOr<EarlierUpload> FindUpload(S3Client& client, const S3Name& name) {
   return found;
 }
 
-LiveUploads& Live() {
-  static LiveUploads* const live = new LiveUploads;
-  return *live;
+Living<Progress>& Uploads() {
+  static auto* const uploads = new Living<Progress>;
+  return *uploads;
 }
 
 std::string RemoveThem(const Progress& upload, const std::string& id) {
@@ -158,20 +148,14 @@ std::string LookAtIt(const Progress& upload, const std::string& id) {
 }
 
 std::string EndUpload(const Progress& upload, const std::string& id, int tries) {
-  const S3Request request{.method = "DELETE",
-                          .name = upload.name,
-                          .query = {{"uploadId", id}},
-                          .tune = [tries](HttpRequest& made) {
-                            made.tries = tries;
-                            made.patience = 5;
-                          }};
-  const auto answer = upload.client->Send(request);
+  const auto answer =
+      upload.client->Send({.name = upload.name,
+                           .query = {{"uploadId", id}},
+                           .http = {.method = "DELETE", .patience = 5, .tries = tries}});
   // A page, as of a proxy, is no answer of a store.
   const bool gone = answer.ok() && (answer->ok() || answer->head.status == 404);
   if (gone && Lower(XmlRoot(answer->text)) != "html") return "";
-  const Status why = !answer.ok()           ? answer.status()
-                     : !answer->status.ok() ? answer->status
-                                            : upload.client->Explain(upload.name, *answer);
+  const Status why = answer.ok() ? upload.client->Explain(upload.name, *answer) : answer.status();
   return upload.name.url() + ": parts of a failed upload are left, which cost money (" +
          Message(why) + "); " + RemoveThem(upload, id);
 }
@@ -188,17 +172,13 @@ AbandonedUploads AbandonUploads() {
   const auto until = std::chrono::steady_clock::now() + kMostWait;
   const auto is_late = [&] { return std::chrono::steady_clock::now() > until; };
   AbandonedUploads result;
-  LiveUploads& live = Live();
-  const zt::internal::MutexLock lock(live.mutex);
-  for (const auto& each : live.all) {
-    const auto upload = each.lock();
-    if (upload == nullptr) continue;
+  Progress::abandoned = true;
+  for (const auto& upload : Uploads().All()) {
     std::string id;
     State state = State::kWritten;
     while (true) {
       {
-        const zt::internal::MutexLock held(upload->mutex);
-        upload->abandoned = true;
+        const MutexLock lock(upload->mutex);
         id = upload->upload;
         state = upload->state;
       }

@@ -19,16 +19,6 @@ namespace {
 
 constexpr std::string_view kNames[] = {"none", "crc32c", "sha256", "xxh3"};
 
-std::string Hex(std::span<const unsigned char> bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
-  for (const unsigned char byte : bytes) {
-    out += kDigits[byte >> 4];
-    out += kDigits[byte & 15];
-  }
-  return out;
-}
-
 class Crc32cHasher final : public Hasher {
  public:
   void Update(std::span<const std::byte> bytes) override { crc_ = Crc32c(bytes, crc_); }
@@ -52,7 +42,7 @@ class Sha256Hasher final : public Hasher {
   std::string Finish() override {
     unsigned char digest[SHA256_DIGEST_LENGTH];
     Succeeded(SHA256_Final(digest, &context_), "SHA256_Final");
-    return "sha256:" + Hex(digest);
+    return "sha256:" + Hex(std::as_bytes(std::span(digest)));
   }
 
  private:
@@ -76,7 +66,7 @@ class Xxh3Hasher final : public Hasher {
   std::string Finish() override {
     XXH64_canonical_t canonical;
     XXH64_canonicalFromHash(&canonical, Number());
-    return "xxh3:" + Hex(canonical.digest);
+    return "xxh3:" + Hex(std::as_bytes(std::span(canonical.digest)));
   }
 
  private:
@@ -131,6 +121,16 @@ std::optional<DigestKind> ParseDigestKind(std::string_view name) {
     if (kNames[i] == name) return static_cast<DigestKind>(i);
   }
   return std::nullopt;
+}
+
+std::string Hex(std::span<const std::byte> bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (const std::byte byte : bytes) {
+    out += kDigits[std::to_integer<unsigned>(byte >> 4)];
+    out += kDigits[std::to_integer<unsigned>(byte) & 15];
+  }
+  return out;
 }
 
 std::uint32_t Crc32c(std::span<const std::byte> bytes, std::uint32_t seed) {

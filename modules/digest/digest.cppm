@@ -25,6 +25,9 @@ std::uint64_t Xxh3(std::span<const std::byte> bytes);
 // The XXH3 of the concatenated parts.
 std::uint64_t Xxh3(std::span<const std::span<const std::byte>> parts);
 
+// Bytes as lower-case hexadecimal digits.
+std::string Hex(std::span<const std::byte> bytes);
+
 // A digest of bytes that come in order. Not thread-safe.
 class Hasher {
  public:
