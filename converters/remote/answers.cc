@@ -69,7 +69,8 @@ StatusOr<Url> ParseUrl(std::string_view text) {
 std::string_view HostName(const Url& url) {
   const std::string_view host = url.host;
   if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
-  return host.substr(0, host.find(':'));
+  const std::string_view name = host.substr(0, host.find(':'));
+  return name.substr(0, name.size() - (name.ends_with('.') ? 1 : 0));
 }
 
 std::string HostField(const Url& url) {
@@ -96,8 +97,7 @@ bool IsLocal(std::string_view address, bool link) {
 }
 
 bool IsLoopback(const Url& url) {
-  std::string_view host = HostName(url);
-  if (host.ends_with('.')) host.remove_suffix(1);
+  const std::string_view host = HostName(url);
   return host == "localhost" || host.ends_with(".localhost") || IsLocal(host, false);
 }
 

@@ -39,7 +39,7 @@ struct Url {
 // Parses a URL, of a user or of a redirect, and removes its fragment. kInvalidArgument if it is not
 // a URL, or if it holds a name or password.
 StatusOr<Url> ParseUrl(std::string_view text);
-// The host without its port and brackets.
+// The host without its port and brackets, and without a point at its end.
 std::string_view HostName(const Url& url);
 // The host as the field Host has it: without the port of the scheme.
 std::string HostField(const Url& url);

@@ -284,7 +284,7 @@ StatusOr<HttpRequest> S3Client::Make(const S3Request& request) {
   out.most_text = kMostText;
   out.redirects = 0;
   ZT_RETURN_IF_ERROR(AddHeaders(settings_->s3_headers, request.creates, out.fields));
-  const bool open = url.scheme != "https" && !IsLoopback(url);
+  const bool open = url.scheme == "http" && !IsLoopback(url);
   if (open)
     settings_->Warn(url.origin() +
                     ": requests to S3 go over http, where others can read and change them");

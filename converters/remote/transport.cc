@@ -121,17 +121,23 @@ curl_socket_t OnSocket(void* from, curlsocktype, curl_sockaddr* to) {
   return ::socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
 }
 
+// What libcurl says where memory runs out, and of a head that is too large: from 8.6 on that is 100.
+bool IsTooMuch(CURLcode code) {
+  return code == CURLE_OUT_OF_MEMORY || static_cast<int>(code) == 100;
+}
+
 // Errors that another try cannot change.
 bool IsHopeless(CURLcode code) {
   return code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT ||
          code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
-         code == CURLE_SSL_CERTPROBLEM || code == CURLE_OUT_OF_MEMORY || code == CURLE_NOT_BUILT_IN;
+         code == CURLE_SSL_CERTPROBLEM || code == CURLE_NOT_BUILT_IN || IsTooMuch(code);
 }
 
 // Errors before the request can have reached a server.
 bool IsBeforeSending(CURLcode code) {
   return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
-         code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR || IsHopeless(code);
+         code == CURLE_COULDNT_CONNECT || code == CURLE_SSL_CONNECT_ERROR ||
+         (IsHopeless(code) && !IsTooMuch(code));
 }
 
 void SetMethod(const Try& attempt) {
@@ -168,8 +174,7 @@ Status SetFields(Try& attempt) {
 // True if libcurl asks the host without a proxy, as no_proxy names it or a domain of it.
 bool IsExcepted(const Url& url) {
   const std::string list = Lower(FirstSet({"no_proxy", "NO_PROXY"}));
-  std::string host = "." + std::string(HostName(url));
-  if (host.ends_with('.')) host.pop_back();
+  const std::string host = "." + std::string(HostName(url));
   for (std::string_view rest = list; !rest.empty();) {
     std::string_view name = rest.substr(0, rest.find_first_of(", \t"));
     rest.remove_prefix(std::min(name.size() + 1, rest.size()));
@@ -367,6 +372,8 @@ class Lane {
     if (code != CURLE_OK)
       end.problem = attempt.error[0] != '\0' ? attempt.error : curl.easy_strerror(code);
     end.hopeless = end.hopeless || end.problem.starts_with("Unsupported proxy");
+    if (IsTooMuch(code))
+      end.problem = "the head of the server's answer is too large, or memory has run out";
     char *redirect = nullptr, *address = nullptr;
     curl_off_t sent = 0;
     curl.easy_getinfo(attempt.easy, CURLINFO_REDIRECT_URL, &redirect);

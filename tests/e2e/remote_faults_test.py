@@ -238,6 +238,7 @@ TABLE = [
     fails("a range, compressed", RANGE, header(Content_Encoding="gzip"), INVALID, "compressed"),
     fails("several parts in place of a range", RANGE, header(Content_Type="multipart/byteranges; boundary=x"), INVALID, "several parts"),
     fails("several parts, when it is opened", OPEN, header(Content_Type="Multipart/Byteranges; boundary=x"), INVALID, "several parts"),
+    fails("a field of the head of 200 kB", RANGE, header(X_Large="x" * 200_000), IO, "the head of the server's answer is too large"),
     # redirects
     fails("redirects in a circle", OPEN, nowhere, IO, "too many places"),
     fails("a redirect to a file", OPEN, Answer(302, {"Location": "file:///etc/passwd"}), IO, "not an http URL"),
@@ -332,6 +333,8 @@ TABLE = [
           environment={"AWS_REQUEST_CHECKSUM_CALCULATION": "when_supported"}),
     Row("a PUT is done, its answer has no ETag", PUT, without("ETag")),
     Row("completed, it may not be read back", ALL, write_only(lambda: None), ALWAYS, says="could not be read back to check it: the server answered 403"),
+    fails("completed, the answer's head is too large, it may not be looked at", ALL, write_only(lambda: Change(
+        lambda answer: answer.headers.update({"X-Large": "x" * 200_000}))), IO, "is not known", output="whole"),
     Row("a PUT where nothing may be looked at", ALL_SMALL, write_only(lambda: None), ALWAYS),
     fails("completed, the answer is lost, it may not be looked at", ALL, write_only(Drop), IO, "is not known", output="whole"),
     fails("completed, the answer is too long, it may not be looked at", ALL, write_only(lambda: Change(

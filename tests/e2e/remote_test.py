@@ -392,6 +392,10 @@ class Faults(remote_server.Remote):
         for origin in (self.server.origin, self.server.origin + "/", self.server.origin.replace("//", "//user:password@")):
             self.environment["http_proxy"] = origin
             self.succeed("inspect", "http://files.example/m.safetensors")
+        # A point at the end of a name does not make an address of it.
+        self.server.fault = lambda request: Answer(302, {"Location": there.replace("example", "example.")}) if request.path.endswith("/m.safetensors") else (
+            self.server.route(dataclasses.replace(request, path="/web/there.safetensors")))
+        self.succeed("inspect", "http://files.example/m.safetensors")
 
     def test_redirects_to_a_name_of_this_machine(self):
         try:

@@ -102,6 +102,11 @@ class Source(S3):
         for name in ("s3://", "s3:///x", "s3://a b/x", "s3://in/none/"):
             self.assertIn(self.run_program("inspect", name).returncode, (support.USAGE, support.IO), name)
 
+    def test_an_endpoint_of_another_scheme(self):
+        process = self.run_program("inspect", "s3://in/m.safetensors", env={"AWS_ENDPOINT_URL": "ftp://store.example"})
+        self.assertEqual(process.returncode, support.IO, process.stderr)
+        self.assertNotIn(b"over http", process.stderr)
+
     def test_public_buckets(self):
         url = self.put_object("m.safetensors", self.file)
         self.store.public = True
