@@ -113,13 +113,6 @@ class Safetensors(support.EndToEnd):
                 self.succeed("extract", "-f", self.path("m.zt"), "-o", f"{self.path('out')}/", "--to", "safetensors")
                 self.assertEqual((self.path("out") / "model.safetensors").read_bytes(), source.read_bytes())
 
-    def test_sharded_folder_becomes_one_file(self):
-        self.succeed("extract", DATA / "hf-sharded", "-o", self.path("out.safetensors"))
-        want = {}
-        for shard in sorted((DATA / "hf-sharded").glob("*.safetensors")):
-            want.update(make_safetensors.read(shard)[0])
-        self.assertEqual(read_safetensors(self.path("out.safetensors"))[1], want)
-
     def test_what_it_cannot_say_is_refused_by_name(self):
         for source, says in [(DATA / "scipy/csr.npz", "sparse_csr"), (DATA / "npy/c16_big.npy", "complex128"),
                              (DATA / "gguf/quants.gguf", "gguf.")]:
@@ -356,13 +349,6 @@ class Gguf(support.EndToEnd):
         for options in (["--dtype", "fp8"], ["--rename", "s/(/x/"], ["--shard-size", "1MiB"]):
             self.fail_with(support.USAGE, "extract", source, "-o", output, *options)
         self.assertEqual(output.read_bytes(), b"precious")
-
-    def test_gguf_comes_back_to_the_byte(self):
-        for relative in GGUF_FILES:
-            with self.subTest(relative):
-                output = self.path("out.gguf")
-                self.succeed("extract", "-f", DATA / relative, "-o", output)
-                self.assertEqual(output.read_bytes(), (DATA / relative).read_bytes())
 
     def test_all_shards_of_a_set_are_the_set(self):
         shards = sorted((DATA / "gguf").glob("split-*.gguf"))
