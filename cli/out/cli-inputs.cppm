@@ -7,8 +7,8 @@ import zt.open;
 
 namespace zt::cli::internal {
 
-// The shards that the roots of 2.0 among the inputs name, where they are there. It may read them
-// all: one that was renamed is found by its digest.
+// The shards that the roots and indices among inputs and bases name, where they are there. It may read
+// those of a root: one that was renamed is found by its digest.
 std::vector<std::string> ShardsOfRoots(const Args& args);
 // The files that a command reads, which its outputs must not replace.
 class FilesRead {

@@ -43,13 +43,26 @@ Status CheckIsZt(const std::string& path) {
 }
 
 std::vector<std::string> ShardsOfRoots(const Args& args) {
-  std::vector<std::string> shards;
-  for (const std::string& input : args.inputs) {
-    const auto root = FileOfInput(input, args.source_options());
+  const SourceOptions options = args.source_options();
+  std::vector<std::string> roots(args.inputs), shards;
+  roots.insert(roots.end(), args.base.begin(), args.base.end());
+  if (args.used_bases != nullptr)
+    roots.insert(roots.end(), args.used_bases->begin(), args.used_bases->end());
+  for (const std::string& each : roots) {
+    const auto root = FileOfInput(each, options);
     if (!root.ok() || !TheStore().IsFile(*root)) continue;
-    const auto opened = OpenReader(*root, args.source_options());
+    if (IsIndexPath(*root)) {
+      const auto index = ReadShardIndex(*root, TheStore());
+      if (!index.ok()) continue;
+      std::set<std::string_view> names;
+      for (const auto& [tensor, name] : index->weight_map) names.insert(name);
+      for (const std::string_view name : names)
+        shards.push_back((fs::path(*root).parent_path() / name).string());
+      continue;
+    }
+    const auto opened = OpenReader(*root, options);
     if (!opened.ok()) continue;
-    const ShardFinder find = ShardsBeside(*root, args.source_options());
+    const ShardFinder find = ShardsBeside(*root, options);
     for (const StoredShard& shard : (*opened)->manifest().shards) {
       if (const auto bytes = find(shard); bytes.ok()) shards.push_back((*bytes)->name());
     }

@@ -315,6 +315,24 @@ class Delta(support.EndToEnd):
                        says="it is an input, and would be replaced")
         self.assertEqual((folder / "model.safetensors").read_bytes(), kept)
 
+    def test_a_shard_of_a_base_is_not_replaced(self):
+        old, new = self.pair()
+        self.path("base").mkdir()
+        for spec in ("1.2", "2.0"):
+            with self.subTest(spec):
+                root = self.path("base/m.zt" + ".index.json" * (spec == "1.2"))
+                self.succeed("convert", old, "-o", self.path("base/m.zt"), "--shards", "2", "-q", "--spec", spec)
+                self.succeed("convert", new, "--base", root, "-o", self.path("d.zt"), "-fq")
+                shard = self.path("base/m-00001-of-00002.zt")
+                kept = shard.read_bytes()
+                for base in (root, root.parent):
+                    for source in (new, self.path("d.zt")):
+                        self.fail_with(USAGE, "convert", source, "--base", base, "-o", shard, "-f",
+                                       says="it is an input, and would be replaced")
+                self.assertEqual(shard.read_bytes(), kept)
+                for path in self.path("base").iterdir():
+                    path.unlink()
+
     def test_what_verify_finds(self):
         """Damage that digests do not tell is found without a base; another base is an error."""
         old, new = self.pair()
