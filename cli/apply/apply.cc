@@ -26,7 +26,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenModel(const std::string& path, Sourc
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
-                                                       const SourceOptions& options) {
+                                                       SourceOptions options) {
+  options.deltas_as_stored = true;
   ZT_ASSIGN_OR_RETURN(auto checkpoint, OpenBase(path, options));
   const bool fits = checkpoint->format() == "safetensors" || checkpoint->format() == "zt";
   if (fits && !FindMember(checkpoint->attributes(), kDeltaAttribute)) return checkpoint;
