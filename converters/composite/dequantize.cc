@@ -361,6 +361,7 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
   };
   std::set<std::string, std::less<>> parts;
   for (const auto& weight : weights) parts.emplace(part_of(weight->name));
+  std::set<std::string> scales;  // the files with what else is needed
   auto file = files.begin();
   for (std::uint32_t i = 0; i < inner.objects().size(); ++i) {
     if (file != files.end() && file->object == i) {
@@ -384,8 +385,11 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
       out.names.push_back(weight->name);
       const Status added = made->Add(std::move(weight));
       if (!added.ok()) return AtTensor(inner, {i, 0}, added);
+    } else {
+      scales.insert(inner.file({i, 0}));
     }
   }
+  for (const std::string& name : scales) made->AddOtherFile(name);
   // The headers of the files of weights are those of other tensors.
   if (const Value* folder = FindMember(made->attributes(), kFolderAttribute);
       folder != nullptr && folder->AsArray() != nullptr) {

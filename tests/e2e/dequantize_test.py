@@ -8,7 +8,7 @@ import numpy
 import make_safetensors
 import quantized
 import support
-from support import DATA, DONE, INVALID, UNSUPPORTED, USAGE
+from support import DATA, DONE, EXISTS, INVALID, UNSUPPORTED, USAGE
 
 COUNT = int(os.environ.get("ZT_COUNT", 200))  # tensors of each scheme
 TYPES = {"f32": ("F32", "<u4", 0x7f800000, 0x7fc00000), "bf16": ("BF16", "<u2", 0x7f80, 0x7fc0), "f16": ("F16", "<u2", 0x7c00, 0x7e00)}
@@ -186,6 +186,20 @@ class Numbers(Base):
         self.assertEqual(set(found), {"model.norm.weight", *numbers})
         self.assertEqual(found["model.norm.weight"][2], b"12345678")
         self.check(found, numbers, "bf16", "folder")
+
+    def test_shards_of_other_scales_are_not_kept(self):
+        """Codes and scales lie in files of their own, of which one is replaced."""
+        blocks = {"quant_method": "fp8", "weight_block_size": [128, 128], "fmt": "e4m3"}
+        codes = ("F8_E4M3", [128, 128], bytes(range(64)) * 256)
+        for scale in (1, 5):
+            folder = self.write_model({"a.weight": codes, "a.weight_scale_inv": ("F32", [1, 1], numpy.float32(scale).tobytes())}, blocks, 2,
+                                      f"model{scale}")
+        whole = ("convert", folder, "--dequantize", "f32", "-o", self.path("m.zt"), "--shards", "1")
+        self.succeed(*whole)
+        self.succeed(*whole)
+        shard = "model-00002-of-00002.safetensors"
+        shutil.copy(self.path("model1") / shard, folder / shard)
+        self.fail_with(EXISTS, *whole, says="belongs to other shards")
 
     def test_folder_to_folder(self):
         """convert --to safetensors, and extract, without a .zt file between; in shards, too."""
