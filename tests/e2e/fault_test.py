@@ -5,7 +5,7 @@ names the file, and the tensor where its data was being read. Where the folder c
 and the line says so. Prints how many faults were injected.
 
 ZT_FAULT_SHIM names the library. ZT_FAULTS=all tries every format with every option set and number of threads; by
-default each format gets two of them. ZT_FAULTS_JOBS runs at a time (default 2).
+default each format gets two of them, and every other call meets what does no harm. ZT_FAULTS_JOBS runs at a time (default 2).
 """
 import collections
 import concurrent.futures
@@ -272,7 +272,8 @@ class Faults(support.EndToEnd):
                                                                      to_stdout)
                         shutil.rmtree(out)
                         futures = {}
-                        for at in range(1, count + 1):
+                        every_other = kind in HARMLESS and not ALL
+                        for at in range(1 + number % 2, count + 1, 2) if every_other else range(1, count + 1):
                             # Half of the runs replace an older output; what publishes is tried both ways.
                             for older in ((False, True) if calls is OTHERS else (at % 2 == 1,)):
                                 futures[pool.submit(self.run_with_fault, next(runs), given, options, calls, kind, at,
