@@ -17,7 +17,7 @@ from support import INVALID, USAGE, read_zt
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
 import delta as example
 
-COUNT = int(os.environ.get("ZT_COUNT", "300"))
+COUNT = int(os.environ.get("ZT_COUNT", "150"))
 SEED = int(os.environ.get("ZT_SEED", "0"))
 TYPES = ("BF16", "BF16", "F16", "F32", "F64", "F8_E4M3", "F8_E5M2", "F8_E8M0", "U8", "I8", "I16", "U16", "I32", "I64", "U64", "BOOL",
          "C64", "F4")

@@ -403,7 +403,7 @@ class Random(support.EndToEnd):
         return len(want)
 
     def test_random_models(self):
-        seed, count, found = int(os.environ.get("ZT_SEED", 1)), int(os.environ.get("ZT_COUNT", 150)), 0
+        seed, count, found = int(os.environ.get("ZT_SEED", 1)), int(os.environ.get("ZT_COUNT", 100)), 0
         for number in range(seed, seed + count):
             with self.subTest(seed=number):
                 found += self.try_seed(number)

@@ -1,6 +1,6 @@
 """Checkpoints as they lie on people's disks: names of shards and indices, what is no second copy, pipelines, what a folder lacks.
 
-ZT_REMOVALS sets how many random removals from a folder or a file are tried (50).
+ZT_REMOVALS sets how many random removals from a folder or a file are tried (30).
 """
 import hashlib
 import json
@@ -18,7 +18,7 @@ import support
 import ztread
 from support import DATA, DIFFERS, DONE, INVALID, IO, UNSUPPORTED, USAGE
 
-REMOVALS = int(os.environ.get("ZT_REMOVALS", "50"))
+REMOVALS = int(os.environ.get("ZT_REMOVALS", "30"))
 MORE = (64 << 20) + 1  # bytes of a file that is not taken along
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 499723\n"
 NOT_READ = "warning: other variants of the weights are not read: "

@@ -124,7 +124,7 @@ class Whole(support.EndToEnd):
         """verify --against and diff, whichever side it is and whichever of all folders. ZT_COUNT removals are tried."""
         rng, folders = random.Random(int(os.environ.get("ZT_SEED", "1"))), {**make_folders.FOLDERS, **make_folders.MORE}
         names = [name for name in folders if name not in ("sizes", "torch_only")]  # large; of another format
-        for trial in range(int(os.environ.get("ZT_COUNT", "40"))):
+        for trial in range(int(os.environ.get("ZT_COUNT", "28"))):
             name = names[trial % len(names)]
             folder, needed, expected, _ = self.make(name)
             kept = {path.relative_to(expected).as_posix() for path in expected.rglob("*") if path.is_file()}
