@@ -182,25 +182,6 @@ def numpy_weights(count):
     return (values.view(numpy.uint32) >> 16).astype("<u2").tobytes()
 
 
-class Layout(support.EndToEnd):
-
-    def test_blobs_are_aligned_padded_with_zeros_and_cover_the_file(self):
-        self.succeed("convert", DATA / "safetensors/zoo.safetensors", "-o", self.path("o.zt"))
-        content = self.path("o.zt").read_bytes()
-        self.assertEqual(content[:8], b"ZTEN1000")
-        self.assertEqual(content[-8:], b"ZTEN1000")
-        listing = self.json("inspect", "--json", self.path("o.zt"))
-        blobs = sorted((component["offset"], component["length"]) for object_ in listing["objects"]
-                       for component in object_["components"])
-        at = 8
-        for offset, length in blobs:
-            self.assertEqual(offset % ALIGNMENT, 0)
-            self.assertEqual(content[at:offset], bytes(max(0, offset - at)))
-            at = max(at, offset + length)
-        manifest_bytes = int.from_bytes(content[-16:-8], "little")
-        self.assertEqual(at, len(content) - 16 - manifest_bytes)
-
-
 class Command(support.EndToEnd):
 
     def setUp(self):
@@ -368,21 +349,3 @@ class Command(support.EndToEnd):
             os.close(write_end)
         self.assertEqual(process.returncode, support.IO, process.stderr)
         self.assertRegex(process.stderr.decode(), r"\Aztstream: [^\n]+\n\Z")
-
-
-class Tied(support.EndToEnd):
-
-    def test_names_with_the_same_range_share_one_blob(self):
-        data = make_safetensors.pattern(4096)
-        shared = {"dtype": "U8", "shape": [4096], "data_offsets": [0, 4096]}
-        other = {"dtype": "U8", "shape": [64, 64], "data_offsets": [0, 4096]}
-        self.put("i.safetensors", make_safetensors.raw({"embed": shared, "head": shared, "view": other}, data))
-        for options in [[], ["--zstd", "--min-gain", "0"]]:
-            with self.subTest(options):
-                self.succeed("convert", "-f", *options, self.path("i.safetensors"), "-o", self.path("o.zt"))
-                objects = read_zt(self.path("o.zt"))["objects"]
-                blobs = {(entry["components"]["data"]["offset"], entry["components"]["data"]["length"])
-                         for entry in objects.values()}
-                self.assertEqual((len(objects), len(blobs)), (3, 1))
-                for entry in objects.values():
-                    self.assertEqual(entry["components"]["data"]["bytes"], data)
