@@ -14,6 +14,7 @@ namespace zt::cli::internal {
 struct NamedLayout {
   std::string path;  // in it
   FileLayout layout;
+  bool executable = false;
 };
 
 // Writes the outputs of a run, shows progress and prints the result.
@@ -35,7 +36,8 @@ class ExtractRun {
   Status WriteFile(const std::function<Status(Sink&)>& write);
   Status WriteFolder(const FolderSinkOptions& options,
                      const std::function<Status(FolderSink&)>& write);
-  // Writes files of the folder, several at a time. `shown`: their number is, with the progress.
+  // Writes files of the folder and the folders that they lie in, several at a time. `shown`: their
+  // number is, with the progress.
   Status WriteLayouts(std::span<const NamedLayout> files, FolderSink& folder, bool shown);
   // Writes the layout.
   Status WriteLayout(const FileLayout& layout, Sink& sink);

@@ -224,8 +224,8 @@ StatusOr<std::vector<NamedLayout>> LayOut(const TensorSource& source,
 void Announce(const Args& args, TensorSource& source, const std::vector<NamedLayout>& outputs) {
   if (!IsUrl(args.file())) return;
   std::vector<ComponentId> components;
-  for (const auto& [file, layout] : outputs) {
-    for (const LayoutPiece& piece : layout.pieces) {
+  for (const NamedLayout& output : outputs) {
+    for (const LayoutPiece& piece : output.layout.pieces) {
       if (piece.bytes > 0) components.push_back(piece.source);
     }
   }
@@ -257,13 +257,13 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
   ZT_ASSIGN_OR_RETURN(const std::vector<NamedLayout> outputs,
                       WithFile(std::move(laid_out), args.file()));
   std::vector<std::string> warnings = WordedWarnings(args, source);
-  for (const auto& [file, layout] : outputs)
-    warnings.insert(warnings.end(), layout.warnings.begin(), layout.warnings.end());
+  for (const NamedLayout& output : outputs)
+    std::ranges::copy(output.layout.warnings, std::back_inserter(warnings));
   if (!target.folder && !warnings.empty())
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, &source, true, warnings));
   WarnAll(args, warnings);
   ExtractRun run(args, source, std::move(warnings));
-  for (const auto& [file, layout] : outputs) run.Expect(layout);
+  for (const NamedLayout& output : outputs) run.Expect(output.layout);
   Announce(args, source, outputs);
   ZT_RETURN_IF_ERROR(target.folder ? WriteFolder(args, outputs, read, run)
                                    : run.WriteFile([&](Sink& sink) {

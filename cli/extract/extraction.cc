@@ -1,6 +1,9 @@
 // zt.cli:extraction — writes a file or a folder, and prints what came of it.
 module;
 
+#include <errno.h>
+#include <sys/stat.h>
+
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -12,6 +15,8 @@ import :outputs;
 import :signals;
 
 namespace zt::cli::internal {
+
+namespace fs = std::filesystem;
 
 void ExtractRun::Expect(std::uint64_t bytes, std::uint64_t read) {
   bytes_ += bytes;
@@ -52,18 +57,30 @@ Status ExtractRun::WriteFolder(const FolderSinkOptions& options,
 Status ExtractRun::WriteLayouts(std::span<const NamedLayout> files, FolderSink& folder,
                                 bool shown) {
   std::vector<ComponentId> read;
-  for (const auto& [path, layout] : files) {
-    for (const LayoutPiece& piece : layout.pieces) read.push_back(piece.source);
+  for (const NamedLayout& file : files) {
+    for (const LayoutPiece& piece : file.layout.pieces) read.push_back(piece.source);
   }
   return RunNumbered(
       files.size(), FilesAtOnce(args_, source_, read, 0),
       [&](std::uint64_t number, const Share& share) -> Status {
         if (Interrupted()) return Cancelled("interrupted");
-        const auto& [path, layout] = files[number];
-        ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
-                            OpenSink(folder.Staged(path), folder.StagedOptions(path)));
+        const auto& [path, layout, executable] = files[number];
+        // In a folder that nobody else can change: no link is on the way.
+        const fs::path staged = folder.Staged(path);
+        const FileSinkOptions options = folder.StagedOptions(path);
+        std::error_code error;
+        fs::create_directories(staged.parent_path(), error);
+        if (error)
+          return WithFile(IoError(error.value(), "cannot make its folder"), options.shown_as);
+        ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink, OpenSink(staged.string(), options));
         ZT_RETURN_IF_ERROR(WriteLayout(layout, *sink, &share, shown ? files.size() : 0));
-        return WithFile(sink->Finish(layout.bytes), sink->name());
+        ZT_RETURN_IF_ERROR(WithFile(sink->Finish(layout.bytes), sink->name()));
+        struct stat made;  // who may read it may run it
+        if (!executable ||
+            (::stat(staged.c_str(), &made) == 0 &&
+             ::chmod(staged.c_str(), made.st_mode | (made.st_mode & 0444) >> 2) == 0))
+          return OkStatus();
+        return WithFile(IoError(errno, "cannot make it executable"), sink->name());
       });
 }
 

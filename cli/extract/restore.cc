@@ -1,12 +1,6 @@
 // zt.cli:extraction — writes a folder of safetensors, the original files or new ones.
 module;
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -17,8 +11,6 @@ import :changed;
 import :output;
 import :extraction;
 import :shards;
-import :outputs;
-import :signals;
 import zt.convert.files;
 import zt.convert.safetensors;
 import zt.convert.shards;
@@ -30,7 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".safetensors", kIndexSuffix = ".safetensors.index.json";
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{256} << 20;
-constexpr std::uint64_t kStep = std::uint64_t{1} << 20;  // of a file, at once
 
 using Selection = std::vector<std::uint32_t>;
 
@@ -40,8 +31,9 @@ std::string_view PrefixOf(std::string_view name) { return name.substr(0, name.fi
 // The planned contents of a folder.
 struct FolderPlan {
   std::vector<NamedLayout> weights;
-  std::vector<FileEntry> files;
-  std::vector<std::pair<std::string, std::string>> indices;  // new ones: path and text
+  std::vector<FileEntry> files;      // of the model
+  std::vector<NamedLayout> indices;  // new ones
+  std::vector<NamedLayout> all;      // these together
   std::vector<std::string> warnings;
   bool verbatim = false;  // as the model came
 };
@@ -184,8 +176,10 @@ Status PlanGroup(const TensorSource& source, const Group& group, std::uint64_t m
   }
   if (plan.warnings.empty()) plan.warnings = plan.weights[before].layout.warnings;
   if (parts.size() == 1) return OkStatus();
-  plan.indices.emplace_back(group.stem + std::string(kIndexSuffix),
-                            IndexText(source, parts, std::span(plan.weights).subspan(before)));
+  const std::string text = IndexText(source, parts, std::span(plan.weights).subspan(before));
+  const auto bytes = std::as_bytes(std::span(text));
+  plan.indices.push_back({group.stem + std::string(kIndexSuffix),
+                          {.end = {bytes.begin(), bytes.end()}, .bytes = text.size()}});
   return OkStatus();
 }
 
@@ -210,22 +204,11 @@ Status PlanNew(TensorSource& source, const Selection& selected,
   return OkStatus();
 }
 
-// The content of a file object, piece by piece.
-Status ReadFile(TensorSource& source, const FileEntry& file,
-                const std::function<Status(std::span<const std::byte>)>& take) {
-  const std::uint64_t frame = source.preferred_read({file.object, 0});
-  const std::uint64_t step = std::max(frame, kStep);
-  std::vector<std::byte> piece(std::min(step, file.bytes));
-  for (std::uint64_t at = 0; at < file.bytes;) {
-    const auto part = std::span(piece).first(std::min<std::uint64_t>(step, file.bytes - at));
-    const Status status = source.Read({file.object, 0}, at, part);
-    if (!status.ok()) {
-      return AtTensor(source, {file.object, 0}, status);
-    }
-    ZT_RETURN_IF_ERROR(take(part));
-    at += part.size();
-  }
-  return OkStatus();
+// A file of the model, as it is.
+FileLayout LayoutOf(const FileEntry& file) {
+  FileLayout layout{.bytes = file.bytes};
+  if (file.bytes > 0) layout.pieces.push_back({.source = {file.object, 0}, .bytes = file.bytes});
+  return layout;
 }
 
 // Leaves out indices of shards that are not written as they were, which the first `again` files of
@@ -234,16 +217,15 @@ Status LeaveOutStaleIndices(TensorSource& source, std::size_t again, FolderPlan&
   std::set<std::string> kept, fresh;
   for (const FileEntry& file : plan.files) kept.insert(file.path);
   for (const NamedLayout& each : std::span(plan.weights).first(again)) kept.insert(each.path);
-  for (const auto& [path, text] : plan.indices) fresh.insert(path);
+  for (const NamedLayout& each : plan.indices) fresh.insert(each.path);
   std::vector<FileEntry> files;
   for (const FileEntry& file : plan.files) {
     if (fresh.contains(file.path)) continue;
     if (ParseIndexName(file.path) && file.bytes <= kMostIndexBytes) {
-      std::string text;
-      ZT_RETURN_IF_ERROR(ReadFile(source, file, [&](std::span<const std::byte> piece) {
-        text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-        return OkStatus();
-      }));
+      const ComponentId id{file.object, 0};
+      std::string text(file.bytes, '\0');
+      const auto bytes = std::as_writable_bytes(std::span(text));
+      ZT_RETURN_IF_ERROR(AtTensor(source, id, source.Read(id, 0, bytes)));
       const auto index = ParseShardIndex(std::move(text));
       const std::string folder(file.path.substr(0, file.path.rfind('/') + 1));
       const auto is_changed = [&](const auto& entry) {
@@ -285,98 +267,13 @@ StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source, Sele
     }
   }
   ZT_RETURN_IF_ERROR(LeaveOutStaleIndices(source, again, plan));
-  // No two files of the folder may meet.
-  FilePaths paths;
-  for (const FileEntry& file : plan.files) ZT_RETURN_IF_ERROR(paths.Add(file.path));
-  for (const NamedLayout& each : plan.weights) ZT_RETURN_IF_ERROR(paths.Add(each.path));
-  for (const auto& [path, text] : plan.indices) ZT_RETURN_IF_ERROR(paths.Add(path));
+  plan.all = std::move(plan.weights);
+  for (const FileEntry& file : plan.files)
+    plan.all.push_back({file.path, LayoutOf(file), file.executable});
+  std::move(plan.indices.begin(), plan.indices.end(), std::back_inserter(plan.all));
+  FilePaths paths;  // no two files of the folder may meet
+  for (const NamedLayout& each : plan.all) ZT_RETURN_IF_ERROR(paths.Add(each.path));
   return plan;
-}
-
-// A file descriptor that is closed in the end.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-// A descriptor of the folder below `folder` in which the file `path` lies. Folders that are missing
-// are made; no link is followed, and CheckFilePath has refused "..".
-StatusOr<int> OpenParent(int folder, const std::string& path) {
-  int parent = ::fcntl(folder, F_DUPFD_CLOEXEC, 0);
-  std::size_t begin = 0;
-  for (auto end = path.find('/'); parent >= 0 && end != path.npos; end = path.find('/', begin)) {
-    const Descriptor above(parent);
-    const std::string name = path.substr(begin, end - begin);
-    parent = -1;
-    if (::mkdirat(above.get(), name.c_str(), 0777) == 0 || errno == EEXIST)
-      parent = ::openat(above.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (parent < 0) return IoError(errno, "cannot make the folder " + Quote(path.substr(0, end)));
-    begin = end + 1;
-  }
-  if (parent < 0) return IoError(errno, "cannot open the new folder");
-  return parent;
-}
-
-// Writes a file of the model into the folder.
-Status WriteFile(TensorSource& source, const FileEntry& file, FolderSink& folder,
-                 const std::string& output) {
-  if (Interrupted()) return Cancelled("interrupted");
-  ZT_RETURN_IF_ERROR(CheckFilePath(file.path));
-  ZT_ASSIGN_OR_RETURN(const int opened,
-                      WithFile(OpenParent(folder.descriptor(), file.path), output));
-  const Descriptor parent(opened);
-  const Descriptor out(::openat(parent.get(), fs::path(file.path).filename().c_str(),
-                                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                                file.executable ? 0755 : 0644));
-  const std::string shown = folder.StagedOptions(file.path).shown_as;
-  if (out.get() < 0) return WithFile(IoError(errno, "cannot make the file"), shown);
-  const std::unique_ptr<Sink> sink = DescriptorSink(out.get(), shown);
-  return ReadFile(source, file, [&](std::span<const std::byte> piece) {
-    return WithFile(sink->Append(std::span(&piece, 1)), shown);
-  });
-}
-
-Status WriteFolder(const Args& args, TensorSource& source, const FolderPlan& plan,
-                   ExtractRun& run) {
-  for (const NamedLayout& each : plan.weights) run.Expect(each.layout);
-  for (const FileEntry& file : plan.files) run.Expect(file.bytes);
-  for (const auto& [path, text] : plan.indices) run.Expect(text.size());
-  return run.WriteFolder({.whole = true, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
-    for (const FileEntry& file : plan.files)
-      ZT_RETURN_IF_ERROR(WriteFile(source, file, folder, args.output));
-    // Their folders. Sinks open these by their names, which nobody else can change.
-    for (const NamedLayout& each : plan.weights) {
-      ZT_ASSIGN_OR_RETURN(const int opened,
-                          WithFile(OpenParent(folder.descriptor(), each.path), args.output));
-      const Descriptor parent(opened);
-    }
-    ZT_RETURN_IF_ERROR(run.WriteLayouts(plan.weights, folder, false));
-    for (const auto& [path, text] : plan.indices) {
-      ZT_RETURN_IF_ERROR(WriteText(folder.Staged(path), text, {.sync = false, .new_folder = true}));
-    }
-    return OkStatus();
-  });
-}
-
-Json OutputJson(const Args& args, const FolderPlan& plan, std::uint64_t bytes) {
-  Json files = Json::array();
-  for (const NamedLayout& each : plan.weights) files.push_back({{"path", each.path}});
-  for (const FileEntry& file : plan.files) files.push_back({{"path", file.path}});
-  for (const auto& [path, text] : plan.indices) files.push_back({{"path", path}});
-  return {{"path", args.output},
-          {"format", "folder"},
-          {"bytes", bytes},
-          {"verbatim", plan.verbatim},
-          {"files", std::move(files)}};
 }
 
 }  // namespace
@@ -406,19 +303,28 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
   plan.warnings.insert(plan.warnings.begin(), warnings.begin(), warnings.end());
   WarnAll(args, plan.warnings);
   ExtractRun run(args, source, plan.warnings);
-  ZT_RETURN_IF_ERROR(WriteFolder(args, source, plan, run));
-  return run.Print(OutputJson(args, plan, run.bytes()), selected, plan.files.size(), changed);
+  Json files = Json::array();
+  for (const NamedLayout& each : plan.all) {
+    run.Expect(each.layout);
+    files.push_back({{"path", each.path}});
+  }
+  ZT_RETURN_IF_ERROR(run.WriteFolder(
+      {.whole = true, .sync = !args.no_sync},
+      [&](FolderSink& folder) { return run.WriteLayouts(plan.all, folder, false); }));
+  Json output = {{"path", args.output},
+                 {"format", "folder"},
+                 {"bytes", run.bytes()},
+                 {"verbatim", plan.verbatim},
+                 {"files", std::move(files)}};
+  return run.Print(std::move(output), selected, plan.files.size(), changed);
 }
 
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file) {
   ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ExtractRun run(args, source, WordedWarnings(args, source));
-  run.Expect(file.bytes, file.bytes);
-  ZT_RETURN_IF_ERROR(run.WriteFile([&](Sink& sink) {
-    return ReadFile(source, file, [&](std::span<const std::byte> piece) {
-      return WithFile(sink.Append(std::span(&piece, 1)), sink.name());
-    });
-  }));
+  const FileLayout layout = LayoutOf(file);
+  run.Expect(layout);
+  ZT_RETURN_IF_ERROR(run.WriteFile([&](Sink& sink) { return run.WriteLayout(layout, sink); }));
   return run.Print({{"path", args.output}, {"format", "file"}, {"bytes", file.bytes}}, {}, 1,
                    nullptr);
 }
