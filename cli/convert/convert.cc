@@ -480,7 +480,7 @@ Status Convert(const Args& args) {
       if (folder.empty() || folder == place || std::filesystem::exists(folder, none)) break;
     }
     Status replaces = CheckOutput(place.string(), args.force);
-    if (replaces.ok()) replaces = CheckIsNoInput(args, source.get(), true);
+    if (replaces.ok()) replaces = CheckIsNoInput(args, source.get());
     fails(replaces);
   }
   if (args.dry_run) fails(TryBases(args, *source, plan));
@@ -491,7 +491,7 @@ Status Convert(const Args& args) {
   }
   if (shards) return ConvertShards(args, *shards, *source, plan, options, delta.get(), warnings);
   if (args.dry_run) return DryRun(args, *source, plan, options, delta.get(), warnings);
-  ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true));
+  ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get()));
   return Write(args, *source, plan, std::move(options), delta.get(), warnings);
 }
 

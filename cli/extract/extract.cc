@@ -240,8 +240,7 @@ Status WriteFolder(const Args& args, const std::vector<NamedLayout>& outputs, co
   for (const NamedLayout& output : outputs) files.push_back(output.path);
   ZT_RETURN_IF_ERROR(FolderSink::CheckFiles(args.output, files, args.force));
   for (std::size_t i = 0; read != nullptr && i < files.size(); ++i) {
-    ZT_RETURN_IF_ERROR(
-        read->CheckOmits((std::filesystem::path(args.output) / files[i]).string(), false));
+    ZT_RETURN_IF_ERROR(read->CheckOmits((std::filesystem::path(args.output) / files[i]).string()));
   }
   return run.WriteFolder(
       {.overwrite = args.force, .sync = !args.no_sync},
@@ -259,8 +258,6 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
   std::vector<std::string> warnings = WordedWarnings(args, source);
   for (const NamedLayout& output : outputs)
     std::ranges::copy(output.layout.warnings, std::back_inserter(warnings));
-  if (!target.folder && !warnings.empty())
-    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, &source, true, warnings));
   WarnAll(args, warnings);
   ExtractRun run(args, source, std::move(warnings));
   for (const NamedLayout& output : outputs) run.Expect(output.layout);
@@ -292,16 +289,12 @@ Status Extract(const Args& args) {
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
                       rules.Open(args, args.inputs, args.source_options(), true));
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
-  if (file || (wanted.ok() && !wanted->folder)) {
-    std::vector<std::string> losses;
-    if (const std::uint64_t files = CountFiles(source->objects()); files > 0)
-      losses.push_back(Counted(files, "file") + " would be left out");
-    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get(), true, losses));
-  }
+  if (file || (wanted.ok() && !wanted->folder))
+    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get()));
   if (file) return ExtractFile(args, *source, *file);
   ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
   std::optional<FilesRead> read;  // before rules leave out some
-  if (target.folder && args.force && TheStore().IsFolder(args.output) && !TakesWhole(args))
+  if (target.folder && args.force && TheStore().IsFolder(args.output))
     read.emplace(args, source.get(), ShardsOfRoots(args));
   const ChangedSource* changed = nullptr;
   if (HasRules(args)) {

@@ -340,7 +340,7 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
 Status WritePage(const Listing& listing, const Args& args) {
   if (MayReplace(args) && !IsPipe(listing.file)) {
     const auto source = OpenInputs({listing.file}, args.source_options());
-    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr, false));
+    ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr));
   }
   const std::string page = PageText(ListingJson(std::span(&listing, 1), args));
   ZT_RETURN_IF_ERROR(

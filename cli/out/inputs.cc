@@ -70,95 +70,39 @@ std::vector<std::string> ShardsOfRoots(const Args& args) {
   return shards;
 }
 
-namespace {
-
-// What the whole of an input would lose in its own place; empty if nothing.
-std::string WhatIsLost(const Args& args, const TensorSource& source,
-                       const std::vector<std::string>& losses) {
-  if (!TakesWhole(args)) return "tensors are selected";
-  if (args.no_metadata || !args.unset.empty()) return "attributes are left out";
-  if (!args.left_out->empty()) return Counted(args.left_out->size(), "file") + " would be left out";
-  std::vector<std::string> lines = WordedWarnings(args, source);
-  lines.insert(lines.end(), losses.begin(), losses.end());
-  return lines.empty() ? "" : lines.front();
-}
-
-// Why a file is not alone; empty if it is.
-std::string WhatNeedsIt(const std::string& path) {
-  const std::string name = fs::path(path).filename().string();
-  const auto part = ParseShardName(name, fs::path(name).extension().string());
-  const auto reader = OpenReader(path);
-  const bool stamped = reader.ok() && FindShardStamp((*reader)->manifest().attributes).has_value();
-  return stamped || (part && part->count > 1) ? "it is one of several shards" : "";
-}
-
-}  // namespace
-
 FilesRead::FilesRead(const Args& args, const TensorSource* source,
-                     const std::vector<std::string>& shards,
-                     const std::vector<std::string>& losses) {
+                     const std::vector<std::string>& shards) {
   const auto add = [&](const std::string& path) {
     struct stat info;
-    if (IsUrl(path)) {
-      urls_.insert(path);
-    } else if (::stat(path.c_str(), &info) == 0) {
-      files_.emplace(info.st_dev, info.st_ino);
-    }
+    if (IsUrl(path)) return urls_.insert(path).second;
+    return ::stat(path.c_str(), &info) == 0 && files_.emplace(info.st_dev, info.st_ino).second;
   };
+  std::unordered_set<std::string_view> seen;
+  const auto add_file = [&](const std::string& path) {
+    if (seen.insert(path).second && add(path) && !TheStore().IsFolder(path)) paths_.push_back(path);
+  };
+  for (const std::string& shard : shards) add_file(shard);
+  if (source != nullptr) {
+    for (const std::string& file : source->other_files()) add_file(file);
+    for (const std::string& file : source->part_files()) add_file(file);
+    for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
+      const auto count = static_cast<std::uint32_t>(source->objects()[o].components.size());
+      for (std::uint32_t c = 0; c < count; ++c) add_file(source->file({o, c}));
+    }
+  }
   for (const std::string& input : args.inputs) add(input);
   for (const std::string& base : args.base) add(base);
-  if (args.used_bases != nullptr) {
-    for (const std::string& base : *args.used_bases) add(base);
-  }
-  for (const std::string& shard : shards) add(shard);
-  if (args.inputs.size() == 1) {
-    const auto file = FileOfInput(args.inputs[0], args.source_options());
-    if (file.ok()) named_ = *file;
-  }
-  if (source == nullptr) return;
-  for (const std::string& file : source->other_files()) add(file);
-  for (const std::string& file : source->part_files()) add(file);
-  std::unordered_set<std::string_view> seen, of_tensors;
-  for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
-    const Object& object = source->objects()[o];
-    const auto count = static_cast<std::uint32_t>(object.components.size());
-    for (std::uint32_t c = 0; c < count; ++c) {
-      const std::string& file = source->file({o, c});
-      if (seen.insert(file).second) add(file);
-      if (!IsFile(object)) of_tensors.insert(file);
-    }
-  }
-  lost_ = WhatIsLost(args, *source, losses);
-  if (lost_.empty() && !of_tensors.empty() && !of_tensors.contains(named_) &&
-      (args.used_bases == nullptr || args.used_bases->empty()))
-    lost_ = "its tensors lie in other files";
+  for (const std::string& base : *args.used_bases) add(base);
 }
 
-Status FilesRead::CheckOmits(const std::string& output, bool in_place) const {
+Status FilesRead::CheckOmits(const std::string& output) const {
   struct stat info;
   const bool is_read = IsUrl(output) ? urls_.contains(output)
                                      : ::stat(output.c_str(), &info) == 0 &&
                                            files_.contains({info.st_dev, info.st_ino});
-  const auto place = [](const fs::path& path) {
-    std::error_code error;
-    return fs::weakly_canonical(fs::absolute(path, error).parent_path(), error) / path.filename();
-  };
   if (!is_read) return OkStatus();
-  std::string why;
-  if (in_place && (output == named_ || place(output) == place(named_))) {
-    why = lost_.empty() ? WhatNeedsIt(named_) : lost_;
-    if (why.empty()) return OkStatus();
-    why = "; " + why;
-  }
-  return WithFile(
-      InvalidArgument("it is an input, and would be replaced; name another file (only the whole of "
-                      "one input may take its place" +
-                      why + ")"),
-      output);
-}
-
-bool TakesWhole(const Args& args) {
-  return args.names.empty() && args.include.empty() && args.exclude.empty();
+  return WithFile(InvalidArgument("it is an input, and would be replaced; name another file"),
+                  output);
 }
 
 bool MayReplace(const Args& args) {
@@ -166,10 +110,9 @@ bool MayReplace(const Args& args) {
   return args.force && output != "-" && (IsUrl(output) || TheStore().IsFile(output));
 }
 
-Status CheckIsNoInput(const Args& args, const TensorSource* source, bool in_place,
-                      const std::vector<std::string>& losses) {
+Status CheckIsNoInput(const Args& args, const TensorSource* source) {
   if (!MayReplace(args)) return OkStatus();
-  return FilesRead(args, source, ShardsOfRoots(args), losses).CheckOmits(args.output, in_place);
+  return FilesRead(args, source, ShardsOfRoots(args)).CheckOmits(args.output);
 }
 
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {

@@ -120,9 +120,8 @@ Status CheckShardFolder(const Args& args, const FilesRead& inputs, const ShardPl
                         const std::string& index) {
   const std::uint64_t count = cut.shards.size();
   for (std::uint64_t number = 1; number <= count; ++number)
-    ZT_RETURN_IF_ERROR(inputs.CheckOmits(ShardPath(args.output, number, count), false));
-  // It is written when all has been read.
-  if (!index.empty()) ZT_RETURN_IF_ERROR(inputs.CheckOmits(index, true));
+    ZT_RETURN_IF_ERROR(inputs.CheckOmits(ShardPath(args.output, number, count)));
+  if (!index.empty()) ZT_RETURN_IF_ERROR(inputs.CheckOmits(index));
   // If shards of different counts lie in one folder, a reader of the folder cannot tell them apart.
   const fs::path first(ShardPath(args.output, 1, count));
   const auto ours = ParseShardName(first.filename().string(), ".zt");

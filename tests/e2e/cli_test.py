@@ -481,7 +481,7 @@ class NamesAndRules(support.EndToEnd):
         self.assertIn(b"--unset 'gone' names no attribute of the file", self.run_program("convert", source, "-n", "--unset", "gone").stderr)
         for word, says in (("=x", "write KEY=VALUE"), ("x", "write KEY=VALUE"), ("ztstream.folder=x", "attributes of ztstream are its own")):
             self.fail_with(USAGE, "convert", source, "-n", "--set", word, says=says)
-        self.fail_with(USAGE, "convert", "a.zt", "-fo", "a.zt", "--unset", "by", says="attributes are left out")
+        self.fail_with(USAGE, "convert", "a.zt", "-fo", "a.zt", "--unset", "by", says="it is an input")
         said = self.fail_with(USAGE, "convert", source, "-o", "old.zt", "--spec", "0.1", "--set", "n=3", "--no-metadata", says="; leave out --set")
         self.assertNotIn("--no-metadata", said)
 
