@@ -10,21 +10,11 @@ import zt.convert.delta;
 
 namespace zt::cli::internal {
 
-// A file that a plan reads.
-struct InputFile {
-  std::string path;
-  // The offsets of components that lie in it unchanged.
-  std::vector<std::uint64_t> places;
-};
-// The input files of a plan, in its order, then `shards`: see ShardsOfRoots.
-std::vector<InputFile> FindInputFiles(const TensorSource& source, const Plan& plan,
-                                      const std::vector<std::string>& shards);
 // The latest time at which one of the files was written; nullopt if no file has a time.
-std::optional<std::filesystem::file_time_type> LastChange(const std::vector<InputFile>& files);
-// The digest of a sample of the bytes: the start of each component, places spread evenly over each
-// file, and its end. It distinguishes inputs of the same shapes, and does not depend on where and
-// when the files were copied.
-StatusOr<std::string> SampleInputs(const std::vector<InputFile>& files);
+std::optional<std::filesystem::file_time_type> LastChange(std::span<const std::string> files);
+// The digest of samples of their bytes, spread evenly over each file, and its end. It distinguishes
+// inputs of the same shapes, and does not depend on where and when the files were copied.
+StatusOr<std::string> SampleInputs(std::span<const std::string> files);
 
 // The requested number or size of shards; one of the two is not 0.
 struct ShardRequest {
@@ -48,7 +38,7 @@ struct ShardPlan {
 // Cuts in the order of the source. Tensors that share a blob, and the tensors of one quantized
 // module, stay in one shard.
 StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
-                            const std::vector<InputFile>& inputs, const WriterOptions& options,
+                            std::span<const std::string> inputs, const WriterOptions& options,
                             const ShardRequest& request);
 // The plan of shard `number`, counted from 1, with its stamp.
 Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number);

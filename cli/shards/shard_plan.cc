@@ -1,7 +1,6 @@
 // zt.cli:shards — cuts a plan into shards, and computes the digest that identifies the plan.
 module;
 
-#include "core/little_endian.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -124,119 +123,57 @@ std::vector<std::size_t> CutInto(std::span<const Unit> units, std::uint64_t coun
   return Cut(units, least, count);
 }
 
-// Hashes a plan. Every text is preceded by its size, so that different plans never hash the same
-// bytes.
+// Hashes the encodings of values, none of which is the beginning of another.
 class PlanHasher {
  public:
-  PlanHasher() : hasher_(MakeHasher(DigestKind::kSha256)) {}
-  void Add(std::uint64_t number) {
-    std::array<std::byte, 8> bytes;
-    zt::internal::StoreLittle(number, bytes.size(), bytes.data());
-    hasher_->Update(bytes);
-  }
-  void Add(std::string_view text) {
-    Add(text.size());
-    hasher_->Update(std::as_bytes(std::span(text)));
-  }
-  Status Add(const Value::Map& map) {
-    ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, EncodeCbor(map));
-    Add(bytes.size());
+  Status Add(const Value::Array& values) {
+    ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, EncodeCbor(values));
     hasher_->Update(bytes);
     return OkStatus();
   }
   std::string Finish() { return hasher_->Finish(); }
 
  private:
-  std::unique_ptr<Hasher> hasher_;
+  const std::unique_ptr<Hasher> hasher_ = MakeHasher(DigestKind::kSha256);
 };
 
-void AddOptions(PlanHasher& hash, const Plan& plan, const WriterOptions& options) {
-  // The version of the plan: to be changed with anything in this file that changes plans.
-  hash.Add("ztstream shards 2");
-  hash.Add(Traits(options.spec).text);
-  hash.Add(static_cast<std::uint64_t>(plan.on_overflow));
-  hash.Add(static_cast<std::uint64_t>(static_cast<std::int64_t>(options.zstd.level)));
-  hash.Add(options.zstd.huffman ? 1 : 0);
-  hash.Add(options.zstd.frame_bytes);
-  hash.Add(std::bit_cast<std::uint64_t>(options.min_gain));
-  hash.Add(options.alignment);
-}
-
-// Hashes the sizes of the files that the plan reads, and the offset of each component in them.
-class Inputs {
- public:
-  explicit Inputs(const TensorSource& source) : source_(source) {}
-
-  void Add(PlanHasher& hash, ComponentId id) {
-    const auto extent = source_.extent(id);
-    const auto [file, fresh] = files_.emplace(
-        extent ? static_cast<const void*>(extent->bytes) : &source_.file(id), files_.size());
-    hash.Add(file->second);
-    if (fresh) hash.Add(extent && extent->bytes != nullptr ? SizeOf(*extent) : SizeOf(id));
-    if (!extent) return;
-    hash.Add(extent->offset);
-    hash.Add(extent->length);
-  }
-
- private:
-  static std::uint64_t SizeOf(const Extent& extent) {
-    return extent.bytes->size().value_or(kUnknownSize);
-  }
-  // The size of the file from which a component is computed.
-  std::uint64_t SizeOf(ComponentId id) const {
-    return TheStore().SizeOf(source_.file(id)).value_or(kUnknownSize);
-  }
-
-  const TensorSource& source_;
-  std::map<const void*, std::uint64_t> files_;
-};
-
-Status AddObject(PlanHasher& hash, Inputs& inputs, const TensorSource& source,
-                 const PlannedObject& planned) {
+Status AddObject(PlanHasher& hash, const TensorSource& source, const PlannedObject& planned) {
   const Object& object = *planned.object;
-  hash.Add(object.name);
-  hash.Add(object.format);
-  hash.Add(object.shape.size());
-  for (const std::uint64_t dimension : object.shape) hash.Add(dimension);
-  ZT_RETURN_IF_ERROR(hash.Add(object.attributes));
-  hash.Add(planned.components.size());
+  ZT_RETURN_IF_ERROR(hash.Add({object.name, object.format.str(),
+                               Value::Array(object.shape.begin(), object.shape.end()),
+                               object.attributes, planned.components.size()}));
   for (std::size_t c = 0; c < planned.components.size(); ++c) {
     const PlannedComponent& component = planned.components[c];
+    const Component& to = object.components[c];
     const Component& from =
         source.objects()[component.source.object].components[component.source.component];
-    hash.Add(object.components[c].role);
-    hash.Add(Name(from.element));
-    hash.Add(Name(object.components[c].element));
-    hash.Add(from.bytes);
-    hash.Add(object.components[c].bytes);
-    hash.Add(static_cast<std::uint64_t>(component.storage.compression));
-    hash.Add(Name(*component.storage.digest));
-    hash.Add(Name(component.storage.encoding));
+    const Storage& storage = component.storage;
     const auto& shared = component.shared_with;
-    hash.Add(shared ? 1 + (std::uint64_t{shared->object} << 32 | shared->component) : 0);
-    inputs.Add(hash, component.source);
+    const auto extent = source.extent(component.source);
+    ZT_RETURN_IF_ERROR(hash.Add(
+        {to.role.str(), Name(from.element), Name(to.element), from.bytes, to.bytes,
+         static_cast<int>(storage.compression), Name(*storage.digest), Name(storage.encoding),
+         shared ? Value::Array{shared->object, shared->component} : Value::Array(),
+         extent ? Value::Array{extent->offset, extent->length} : Value::Array()}));
   }
   return OkStatus();
 }
 
 StatusOr<std::string> DigestOf(const TensorSource& source, const Plan& plan,
-                               const std::vector<InputFile>& files, const WriterOptions& options,
+                               std::span<const std::string> files, const WriterOptions& options,
                                const ShardPlan& cut) {
   PlanHasher hash;
-  AddOptions(hash, plan, options);
-  ZT_RETURN_IF_ERROR(hash.Add(plan.attributes));
-  hash.Add(plan.objects.size());
-  Inputs inputs(source);
-  for (const PlannedObject& planned : plan.objects) {
-    ZT_RETURN_IF_ERROR(WithTensor(AddObject(hash, inputs, source, planned), planned.object->name));
-  }
-  hash.Add(cut.shards.size());
-  for (const auto& shard : cut.shards) {
-    hash.Add(shard.size());
-    for (const std::uint32_t object : shard) hash.Add(object);
-  }
+  // The first is the version of the plan: to be changed with anything in this file that changes plans.
+  ZT_RETURN_IF_ERROR(
+      hash.Add({"ztstream shards 3", Traits(options.spec).text, static_cast<int>(plan.on_overflow),
+                options.zstd.level, options.zstd.huffman, options.zstd.frame_bytes,
+                options.min_gain, options.alignment, plan.attributes, plan.objects.size()}));
+  for (const PlannedObject& planned : plan.objects)
+    ZT_RETURN_IF_ERROR(WithTensor(AddObject(hash, source, planned), planned.object->name));
+  for (const auto& shard : cut.shards)
+    ZT_RETURN_IF_ERROR(hash.Add(Value::Array(shard.begin(), shard.end())));
   ZT_ASSIGN_OR_RETURN(const std::string sample, SampleInputs(files));
-  hash.Add(sample);
+  ZT_RETURN_IF_ERROR(hash.Add({sample}));
   return hash.Finish();
 }
 
@@ -278,7 +215,7 @@ StatusOr<std::optional<ShardRequest>> FindShardRequest(const Args& args) {
 }
 
 StatusOr<ShardPlan> CutPlan(const TensorSource& source, const Plan& plan,
-                            const std::vector<InputFile>& inputs, const WriterOptions& options,
+                            std::span<const std::string> inputs, const WriterOptions& options,
                             const ShardRequest& request) {
   if (!source.seekable())
     return Unsupported(

@@ -260,12 +260,10 @@ Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
 Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,
                      const Plan& plan, const WriterOptions& options, DeltaMaker* delta,
                      const std::vector<std::string>& warnings) {
-  const std::vector<std::string> shards = ShardsOfRoots(args);
-  std::vector<InputFile> inputs = FindInputFiles(source, plan, shards);
-  if (delta != nullptr) {
-    for (std::string& file : delta->base_files()) inputs.push_back({std::move(file), {}});
-  }
-  ZT_ASSIGN_OR_RETURN(const ShardPlan cut, CutPlan(source, plan, inputs, options, request));
+  std::vector<std::string> others = ShardsOfRoots(args);
+  if (delta != nullptr) std::ranges::copy(delta->base_files(), std::back_inserter(others));
+  const FilesRead inputs(args, &source, others);
+  ZT_ASSIGN_OR_RETURN(const ShardPlan cut, CutPlan(source, plan, inputs.paths(), options, request));
   const std::uint64_t count = cut.shards.size();
   const std::uint64_t first = request.only == 0 ? 1 : request.only;
   const std::uint64_t last = request.only == 0 ? count : request.only;
@@ -275,7 +273,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
                            " cannot hold the stamp of a shard; leave out --spec");
   }
   ZT_RETURN_IF_ERROR(expressible);
-  ShardRun run{args, source, plan, cut, options, delta, LastChange(inputs)};
+  ShardRun run{args, source, plan, cut, options, delta, LastChange(inputs.paths())};
   // For a single shard, its own contents.
   Json json = SummaryJson(
       args, source, request.only == 0 ? plan : PlanOfShard(plan, cut, request.only), warnings);
@@ -284,7 +282,7 @@ Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource
   if (delta != nullptr) json["base"] = DeltaJson(args, delta->Count(plan));
   Status place = CheckFolderOf(args.output);
   if (place.ok())
-    place = CheckShardFolder(args, FilesRead(args, &source, shards), cut,
+    place = CheckShardFolder(args, inputs, cut,
                              request.only == 0 ? IndexPath(args.output, plan.spec) : std::string());
   if (place.ok() && request.only == 0) place = CheckIndex(args, cut, plan.spec);
   if (args.dry_run && !place.ok()) {
