@@ -105,33 +105,16 @@ void Widen(std::optional<double>& largest, double value) {
 
 // ---- integers ----------------------------------------------------------------------------------
 
-struct Whole {
-  bool negative = false;
-  std::uint64_t magnitude = 0;
-  bool operator==(const Whole&) const = default;
-};
+using Whole = __int128;  // holds every u64 and i64, and what they differ by
 
 Whole LoadWhole(const std::byte* from, std::size_t width, bool is_signed) {
-  const std::uint64_t bits = zt::internal::LoadLittle(from, width);
-  const std::uint64_t sign = std::uint64_t{1} << (8 * width - 1);
-  if (!is_signed || (bits & sign) == 0) return {false, bits};
-  return {true, sign - (bits & (sign - 1))};
+  const std::uint64_t bits = zt::internal::LoadLittle(from, width), unused = 64 - 8 * width;
+  return is_signed ? Whole{static_cast<std::int64_t>(bits << unused) >> unused} : Whole{bits};
 }
 
-// |x - y|, rounded once.
-double Distance(const Whole& x, const Whole& y) {
-  const std::uint64_t more = std::max(x.magnitude, y.magnitude);
-  const std::uint64_t less = std::min(x.magnitude, y.magnitude);
-  if (x.negative == y.negative) return static_cast<double>(more - less);
-  if (const auto sum = CheckedAdd(more, less)) return static_cast<double>(*sum);
-  // A bit more than 64: half of it, with a bit that says whether there is a rest.
-  const std::uint64_t half = more / 2 + less / 2 + (more & less & 1);
-  return 2 * static_cast<double>(half | ((more ^ less) & 1));
-}
-
-Json ToJson(const Whole& value) {
-  if (!value.negative) return value.magnitude;
-  return static_cast<std::int64_t>(0 - value.magnitude);
+Json ToJson(Whole value) {
+  if (value < 0) return static_cast<std::int64_t>(value);
+  return static_cast<std::uint64_t>(value);
 }
 
 }  // namespace
@@ -260,7 +243,8 @@ void ValueComparer::CompareIntegers(std::uint64_t at, std::span<const std::byte>
   for (std::size_t i = 0; i * sides_[0].unit < a.size(); ++i) {
     const Whole x = load(sides_[0], a, i), y = load(sides_[1], b, i);
     if (x == y) continue;
-    const double distance = Distance(x, y), size = static_cast<double>(y.magnitude);
+    const double distance = static_cast<double>(x < y ? y - x : x - y);  // rounded once
+    const double size = static_cast<double>(y < 0 ? -y : y);
     Widen(counts.largest, distance);
     if (size > 0) Widen(counts.relative, distance / size);
     counts.squares += distance * distance;
