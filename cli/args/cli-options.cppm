@@ -79,16 +79,23 @@ struct Option {
   bool of(CommandBit command) const { return (commands & command) != 0; }
 };
 
-// An option that does nothing without one of others, or without a path that begins as "s3://".
+// Options that do nothing without one of others, or without a path that begins as "s3://".
 struct Need {
   unsigned commands;
-  std::string_view option, others;
+  std::string_view options, others;
+};
+
+// An option that excludes others, and why: "--names prints nothing else".
+struct Conflict {
+  unsigned commands;
+  std::string_view option, others, why;
 };
 
 std::span<const Command> Commands();
 // In the order of --help.
 std::span<const Option> Options();
 std::span<const Need> Needs();
+std::span<const Conflict> Conflicts();
 
 // The most similar known word; empty if none is similar.
 std::string_view Nearest(std::string_view word, std::span<const std::string_view> known);

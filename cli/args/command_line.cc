@@ -400,15 +400,25 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
              std::ranges::any_of(line.options, begins, &Given::value);
     return std::ranges::any_of(given, [&](const Option* each) { return each->name == name; });
   };
-  for (const auto& [commands, option, others] : Needs()) {
-    const std::vector<std::string_view> needed = Words(others);
-    if ((commands & command.bit) == 0 || !is_given(option) || std::ranges::any_of(needed, is_given))
+  for (const auto& [commands, options, others] : Needs()) {
+    const std::vector<std::string_view> needed = Words(others), needing = Words(options);
+    const auto option = std::ranges::find_if(needing, is_given);
+    if ((commands & command.bit) == 0 || option == needing.end() ||
+        std::ranges::any_of(needed, is_given))
       continue;
     std::vector<std::string> spelt;
     for (const std::string_view each : needed)
       spelt.push_back((each.ends_with('/') ? "a path on " : "--") + std::string(each));
-    return Refuse("--" + std::string(option) + " does nothing without " +
+    return Refuse("--" + std::string(*option) + " does nothing without " +
                       Joined(std::vector<std::string_view>(spelt.begin(), spelt.end()), "or"),
+                  &command);
+  }
+  for (const auto& [commands, option, others, why] : Conflicts()) {
+    const std::vector<std::string_view> excluded = Words(others);
+    const auto other = std::ranges::find_if(excluded, is_given);
+    if ((commands & command.bit) == 0 || !is_given(option) || other == excluded.end()) continue;
+    return Refuse("--" + std::string(option) + " " + std::string(why) + "; leave out it or --" +
+                      std::string(*other),
                   &command);
   }
   if ((args.part_bytes != 0 || args.resume) && !args.output.starts_with("s3://")) {

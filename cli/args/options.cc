@@ -208,19 +208,31 @@ constexpr Need kNeeds[] = {
     {kRules, "allow-loss", "dtype"},
     {kConvert, "chunk", "zstd base"},
     {kConvert, "min-gain", "zstd"},
-    {kReads, "no-sign-request", "s3://"},
-    {kReads, "profile", "s3://"},
-    {kReads, "region", "s3://"},
-    {kReads, "endpoint-url", "s3://"},
-    {kReads, "header", "s3://"},
+    {kReads, "no-sign-request profile region endpoint-url header", "s3://"},
     {kInspect, "null", "names"},
-    {kInspect, "force", "html"},
-    {kInspect, "no-sync", "html"},
+    {kInspect, "force no-sync", "html"},
+    {kVerify,
+     "dtype dequantize include include-from exclude rename set unset no-metadata quant files from "
+     "variant npy-void",
+     "against"},
+};
+
+constexpr Conflict kConflicts[] = {
+    {kConvert, "canonical", "zstd", "stores everything raw"},
+    {kConvert, "canonical", "align", "aligns to 64 KiB"},
+    {kConvert, "canonical", "digest", "has xxh3 digests"},
+    {kConvert, "canonical", "shards shard-size shard", "writes one file"},
+    {kConvert, "each", "shards shard-size shard", "writes one file an input"},
+    {kConvert, "to", "zstd raw canonical shards shard each align", "writes no .zt file"},
+    {kConvert, "shards", "shard-size", "says how many are written"},
+    {kInspect, "tree", "stats json html", "folds tensors, as text for people"},
+    {kInspect, "names", "stats json html tree", "prints nothing else"},
 };
 
 }  // namespace
 
 std::span<const Need> Needs() { return kNeeds; }
+std::span<const Conflict> Conflicts() { return kConflicts; }
 std::span<const Command> Commands() { return kCommands; }
 std::span<const Option> Options() { return kOptions; }
 

@@ -204,27 +204,6 @@ struct RuleSet {
   }
 };
 
-namespace {
-
-// Refuses options that a canonical file cannot satisfy.
-Status CheckCanonical(const Args& args, const PlanOptions& plan) {
-  const ContainerTraits& traits = Traits(plan.spec);
-  const std::pair<bool, std::string> wrong[] = {
-      {!traits.canonical, "writes version 2.0, and --spec asks for " + args.spec},
-      {!args.zstd.empty(), "stores everything raw; leave out --zstd"},
-      {plan.storage.digest != traits.digest, "has xxh3 digests; leave out --digest"},
-      {args.alignment != 0 && args.alignment != traits.placement,
-       "aligns to 64 KiB; leave out --align"},
-      {args.shards != 0 || args.shard_size != 0 || !args.shard.empty(),
-       "writes one file; leave out --shards, --shard-size and --shard"}};
-  for (const auto& [is, why] : wrong) {
-    if (is) return InvalidArgument("--canonical " + why);
-  }
-  return OkStatus();
-}
-
-}  // namespace
-
 StatusOr<ElementType> ParseTypeName(const std::string& text) {
   std::string lower;
   if (auto type = FindTypeName(text, &lower)) return *std::move(type);
@@ -437,7 +416,8 @@ StatusOr<Rules> MakeRules(const Args& args) {
       args.digest.empty() ? Traits(out.plan.spec).digest : *ParseDigestKind(args.digest);
   ZT_RETURN_IF_ERROR(Annotate(CheckDigest(digest, out.plan.spec), "--digest"));
   out.plan.storage.digest = digest;
-  if (args.canonical) ZT_RETURN_IF_ERROR(CheckCanonical(args, out.plan));
+  if (args.canonical && !Traits(out.plan.spec).canonical)
+    return InvalidArgument("--canonical writes version 2.0, and --spec asks for " + args.spec);
   if (!args.dequantize.empty() && args.quant == "group") {
     return InvalidArgument("--dequantize and --quant group cannot be combined");
   }

@@ -503,16 +503,11 @@ Status CheckFolderOptions(const Args& args) {
                            args.output + "/)" +
                            (differs ? "" : "; 'ztstream extract' writes one file"));
   }
-  const std::pair<bool, std::string_view> wrong[] = {
-      {!args.zstd.empty(), "--zstd"},         {args.raw, "--raw"},
-      {args.canonical, "--canonical"},        {args.quant == "group", "--quant group"},
-      {args.shards != 0, "--shards"},         {!args.shard.empty(), "--shard"},
-      {args.dry_run && differs, "--dry-run"}, {args.each, "--each"},
-      {args.alignment != 0, "--align"},       {!args.digest.empty() && !differs, "--digest"}};
-  for (const auto& [given, option] : wrong) {
-    if (given)
-      return InvalidArgument(std::string(option) + " is of .zt files; leave out it or --to");
-  }
+  if (args.quant == "group")
+    return InvalidArgument("--quant group is of .zt files, --to writes none");
+  if (args.dry_run && differs) return InvalidArgument("--dry-run is not of --to " + args.to);
+  if (!args.digest.empty() && !differs)
+    return InvalidArgument("--digest is not of --to safetensors, which has none");
   return OkStatus();
 }
 
@@ -550,9 +545,6 @@ Status CheckApart(std::span<const Args> runs) {
 // status.
 int ConvertEach(const Args& args) {
   namespace fs = std::filesystem;
-  if (args.shards != 0 || args.shard_size != 0 || !args.shard.empty())
-    return Fail(args, InvalidArgument("--each writes one file an input; leave out --shards, "
-                                      "--shard-size and --shard"));
   std::set<std::string> outputs;
   std::vector<Args> runs;
   for (const std::string& input : args.inputs) {

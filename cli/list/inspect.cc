@@ -371,14 +371,6 @@ std::string NamesText(const Listing& listing, const TextOptions& options) {
 
 Status Inspect(const Args& args) {
   const bool page = !args.output.empty();
-  if (args.stats && args.tree)
-    return InvalidArgument("--tree folds tensors, and --stats is of each; choose one");
-  if (args.tree && (args.json || page)) {
-    return InvalidArgument(std::string("--tree is text for people, and ") +
-                           (page ? "--html" : "--json") + " lists each tensor; choose one");
-  }
-  if (args.names_alone && (args.json || args.tree || args.stats || page))
-    return InvalidArgument("--names prints nothing else; leave it out, or the other option");
   if (page) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(const std::vector<Listing> listings, ListAll(args));
   if (page && listings.size() > 1) return InvalidArgument("--html takes one file");

@@ -182,8 +182,6 @@ StatusOr<std::string> DigestOf(const TensorSource& source, const Plan& plan,
 StatusOr<std::optional<ShardRequest>> FindShardRequest(const Args& args) {
   if (args.shards == 0 && args.shard_size == 0 && args.shard.empty()) return std::nullopt;
   ShardRequest request{.count = args.shards, .bytes = args.shard_size};
-  if (args.shards != 0 && args.shard_size != 0)
-    return InvalidArgument("--shards and --shard-size cannot be combined");
   if (!args.shard.empty()) {
     const std::string_view text = args.shard;
     const std::size_t slash = std::min(text.find('/'), text.size());

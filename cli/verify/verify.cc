@@ -418,11 +418,6 @@ int RunOn(const Args& args) {
 }  // namespace
 
 int RunVerify(const Args& args) {
-  const bool of_source = HasRules(args) || !args.files.empty() || args.quant != "keep" ||
-                         !args.from.empty() || !args.variant.empty() || args.void_type.has_value();
-  if (of_source && args.against.empty()) {
-    return Fail(args, InvalidArgument("--dtype, --files and other rules need --against SOURCE"));
-  }
   if (const Status wrong = CheckAgainst(args); !wrong.ok()) return Fail(args, wrong);
   StatusOr<std::string> file = WithFile(FileOf(args), args.file());
   if (!file.ok() && !args.base.empty() && TheStore().IsFolder(args.file())) file = args.file();
