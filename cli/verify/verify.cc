@@ -46,24 +46,6 @@ std::string ProblemText(const VerifyProblem& problem) {
   return out + problem.message;
 }
 
-// Reports a file that does not open: damage is a finding (exit status 1), other errors are errors.
-int ReportUnreadable(const Args& args, const Status& cause) {
-  const Status status = WithFile(cause, args.file());
-  if (cause.code() != StatusCode::kDataLoss) return Fail(args, status);
-  Note(Worded(args, status));
-  if (!args.json) return 1;
-  Json json = Envelope(args, false);
-  json["file"] = args.file();
-  Json problem = Json::object();
-  if (const auto file = FileOf(cause); file && *file != args.file()) problem["file"] = *file;
-  if (const auto tensor = TensorOf(cause)) problem["object"] = *tensor;
-  if (const auto component = ComponentOf(cause)) problem["component"] = *component;
-  problem["message"] = Fact(cause);
-  json["problems"] = Json::array({std::move(problem)});
-  const Status printed = PrintJson(args, json);
-  return printed.ok() ? 1 : Fail(args, printed);
-}
-
 // The sources as convert would write them to a file of this version.
 StatusOr<std::unique_ptr<TensorSource>> OpenAgainst(const Args& args, SpecVersion version) {
   SourceOptions input = args.source_options();
@@ -353,7 +335,7 @@ class Verification {
 };
 
 // The file that is to be verified: of a folder the index or root in it.
-StatusOr<std::string> FileOf(const Args& args) {
+StatusOr<std::string> FileToVerify(const Args& args) {
   std::string file = args.file();
   if (TheStore().IsFolder(file)) {
     SourceOptions options = args.source_options();
@@ -381,21 +363,6 @@ Status CheckAgainst(const Args& args) {
   return OkStatus();
 }
 
-// Prints what was found; `good` if that is nothing. Returns the exit status.
-int Tell(const Args& args, const Findings& found, const Comparison& compared,
-         const std::string& good) {
-  const bool is_good = found.problems.empty() && compared.differences.empty();
-  Status printed = OkStatus();
-  if (args.json) {
-    printed = PrintJson(args, ReportJson(args, found, compared, is_good));
-  } else if (is_good && !args.quiet) {
-    printed = Print(Printable(good) + "\n");
-  }
-  PrintProblems(args, found, compared);
-  if (!printed.ok()) return Fail(args, printed);
-  return is_good ? 0 : 1;
-}
-
 int RunOn(const Args& args) {
   Verification verification(args);
   Status status = TheStore().IsFolder(args.file()) ? OkStatus()
@@ -404,22 +371,38 @@ int RunOn(const Args& args) {
   if (status.ok() && verification.found.problems.empty() && !args.base.empty())
     status = verification.Results();
   const double seconds = verification.End();
-  if (!status.ok()) return ReportUnreadable(args, status);
-  const Findings& found = verification.found;
+  Findings& found = verification.found;
+  if (!status.ok()) {
+    if (status.code() != StatusCode::kDataLoss) return Fail(args, WithFile(status, args.file()));
+    std::string message = Fact(status);  // damage is a finding
+    for (const Advice advice : AdviceOf(status)) message += AdviceText(args, advice);
+    found.problems.push_back(
+        {FileOf(status).value_or(args.file()),
+         {TensorOf(status).value_or(""), ComponentOf(status).value_or(""), std::move(message)}});
+  }
   Comparison compared;
   if (!args.against.empty() && found.problems.empty()) {
     auto comparison = CompareAgainst(args, found.version);
     if (!comparison.ok()) return Fail(args, comparison.status());
     compared = *std::move(comparison);
   }
-  return Tell(args, found, compared, GoodText(args, found, compared, seconds));
+  const bool good = found.problems.empty() && compared.differences.empty();
+  Status printed;
+  if (args.json) {
+    printed = PrintJson(args, ReportJson(args, found, compared, good));
+  } else if (good && !args.quiet) {
+    printed = Print(Printable(GoodText(args, found, compared, seconds)) + "\n");
+  }
+  PrintProblems(args, found, compared);
+  if (!printed.ok()) return Fail(args, printed);
+  return good ? 0 : 1;
 }
 
 }  // namespace
 
 int RunVerify(const Args& args) {
   if (const Status wrong = CheckAgainst(args); !wrong.ok()) return Fail(args, wrong);
-  StatusOr<std::string> file = WithFile(FileOf(args), args.file());
+  StatusOr<std::string> file = WithFile(FileToVerify(args), args.file());
   if (!file.ok() && !args.base.empty() && TheStore().IsFolder(args.file())) file = args.file();
   if (!file.ok()) return Fail(args, file.status());
   Args named = args;
