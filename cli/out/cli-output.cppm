@@ -77,8 +77,8 @@ std::string Grouped(std::uint64_t number);
 std::string SummaryText(const std::string& output, std::uint64_t tensors, std::uint64_t bytes_in,
                         std::uint64_t bytes_out, double seconds, std::uint64_t files = 0);
 
-// A progress bar on a terminal, or anywhere with --progress always; elsewhere a line every ten
-// seconds.
+// A line of progress that is drawn again on a terminal, or anywhere with --progress always; elsewhere
+// one every ten seconds.
 class ProgressBar {
  public:
   ProgressBar(const Common& common, std::string_view verb);

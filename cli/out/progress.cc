@@ -1,4 +1,4 @@
-// zt.cli:output — progress: makes the line, fits it to the terminal, and draws it.
+// zt.cli:output — progress: a line that fits the terminal.
 module;
 
 #include <stdio.h>
@@ -13,31 +13,16 @@ import :output;
 namespace zt::cli::internal {
 namespace {
 
-// The progress line for a terminal of `columns`: as many of `parts` as fit, and a bar before the
-// last part. It leaves the last column empty. If `columns` is 0, it has all parts and no bar.
-std::string BarLine(const std::string& verb, double share, std::span<const std::string> parts,
-                    std::size_t columns) {
-  constexpr std::size_t kNarrowest = 11, kWidest = 27;  // with "[] "
-  const std::size_t room = columns == 0 ? std::string::npos : std::max<std::size_t>(columns, 2) - 1;
+// The progress line: as many of `parts` as fit into `columns` but the last, which stays empty.
+std::string Line(const std::string& verb, double share, std::span<const std::string> parts,
+                 std::size_t columns) {
   char percent[16];
-  std::snprintf(percent, sizeof percent, "%3.0f%%", 100 * share);
-  std::string tail = percent, bar;
-  std::size_t spare = room - std::min(room, verb.size() + 1 + tail.size());
-  const auto add = [&](const std::string& part) {
-    if (part.size() > spare) return;
-    tail += part;
-    spare -= part.size();
-  };
-  for (const std::string& part : parts.first(parts.size() - 1)) add(part);
-  const bool has_bar = columns > 0 && spare >= kNarrowest;
-  spare -= has_bar ? kNarrowest : 0;
-  add(parts.back());
-  if (has_bar) {
-    const std::size_t width = std::min(spare + kNarrowest, kWidest) - 3;
-    const auto full = static_cast<std::size_t>(share * static_cast<double>(width));
-    bar = "[" + std::string(full, '#') + std::string(width - full, ' ') + "] ";
+  std::snprintf(percent, sizeof percent, " %3.0f%%", 100 * share);
+  std::string line = verb + percent;
+  for (const std::string& part : parts) {
+    if (line.size() + part.size() < columns) line += part;
   }
-  return (verb + " " + bar + tail).substr(0, room);
+  return line.substr(0, columns - 1);
 }
 
 // True for a terminal without escape sequences, such as a shell in an editor.
@@ -87,8 +72,8 @@ void ProgressBar::Update(std::uint64_t bytes, std::uint64_t bytes_total, std::ui
                          : "  " + std::to_string(tensors) + "/" + Counted(tensors_total, "tensor")};
   const double share =
       bytes_total == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(bytes_total);
-  const std::size_t columns = bar_ ? TerminalColumns(STDERR_FILENO, 80) : 0;
-  const std::string text = BarLine(verb_, std::clamp(share, 0.0, 1.0), parts, columns);
+  const std::size_t columns = bar_ ? TerminalColumns(STDERR_FILENO, 80) : std::string::npos;
+  const std::string text = Line(verb_, std::clamp(share, 0.0, 1.0), parts, columns);
   if (!bar_) return Note(text);
   const std::string line = "\r" + text + "\x1b[K";
   const std::lock_guard lock(Lines());
