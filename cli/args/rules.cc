@@ -126,10 +126,7 @@ Status ParseSet(const std::string& text, Value::Map& attributes) {
 }  // namespace
 
 bool IsPlainFloat(const Object& object) {
-  const Component* elements = nullptr;
-  for (const Component& component : object.components) {
-    if (component.role == "data" || component.role == "values") elements = &component;
-  }
+  const Component* const elements = ElementsOf(object);
   if (elements == nullptr) return false;
   const std::string_view type = elements->element.type;
   if (type.empty()) return IsFloat(elements->element.dtype);

@@ -27,14 +27,10 @@ namespace {
 // The replacement for a number that does not fit into the type of this tensor.
 std::string_view Replacement(const Object* object, OnOverflow policy) {
   constexpr std::string_view kEnd = "the nearest value of its type";
-  if (policy == OnOverflow::kSaturate || object == nullptr) return kEnd;
-  for (const Component& component : object->components) {
-    if (component.role != "data" && component.role != "values") continue;
-    const ElementType& element = component.element;
-    if (HasInfinity(element)) return "infinity";
-    if (element.type.starts_with("f8_")) return "NaN, for the type has no infinity";
-  }
-  return kEnd;
+  const Component* const elements = object == nullptr ? nullptr : ElementsOf(*object);
+  if (policy == OnOverflow::kSaturate || elements == nullptr) return kEnd;
+  if (HasInfinity(elements->element)) return "infinity";
+  return elements->element.type.starts_with("f8_") ? "NaN, for the type has no infinity" : kEnd;
 }
 
 // Appends a line about one kind of loss in all tensors, because a rule applies to hundreds of them.
@@ -153,10 +149,8 @@ std::vector<std::string> UnusedQuant(const Args& args, const TensorSource& sourc
 std::string Describe(const Object& object) {
   std::string out;
   if (object.format != "dense") out = object.format + " ";
-  for (const Component& component : object.components) {
-    if (component.role == "data" || component.role == "values")
-      out += std::string(Name(component.element)) + " ";
-  }
+  const Component* const elements = ElementsOf(object);
+  if (elements != nullptr) out += std::string(Name(elements->element)) + " ";
   return out + ToString(object.shape);
 }
 

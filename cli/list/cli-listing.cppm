@@ -55,8 +55,7 @@ std::span<const ListedObject> FilesOf(const Listing& listing);
 // of a manifest are sorted by offset, and others keep the order of their source.
 void Sort(Listing& listing, const std::string& order);
 
-// How text is laid out. Columns are left out and names shortened in the middle to fit `columns`; 0
-// leaves all whole. Different names never look alike.
+// How text is laid out. Columns of less worth are left out to fit `columns`; 0 leaves none out.
 struct TextOptions {
   bool verbose = false, null = false;  // null: a NUL ends each name of NamesText
   std::size_t columns = 0;
@@ -68,7 +67,7 @@ std::string TableText(const Listing& listing, const TextOptions& options);
 std::string StatsTableText(const Listing& listing, const TextOptions& options);
 // A line for each file; empty if there is none.
 std::string FilesText(const Listing& listing);
-// A tree of the parts of names, numbered parts in numeric order. Equal numbered layers share a
+// A tree of the parts of names, numbered parts first and in order. Equal numbered layers share a
 // line.
 std::string TreeText(const Listing& listing, const TextOptions& options);
 // Returns a self-contained HTML page that shows a listing, given as JSON (cli/list/page).

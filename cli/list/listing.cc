@@ -1,8 +1,4 @@
 // zt.cli:listing — sums, the table and the tree.
-module;
-
-#include "core/name_table.h"
-
 module zt.cli;
 
 import zt.std;
@@ -12,13 +8,6 @@ import zt.convert.files;
 namespace zt::cli::internal {
 namespace {
 
-const ListedComponent* Elements(const ListedObject& object) {
-  for (const ListedComponent& each : object.components) {
-    if (each.role == "data" || each.role == "values") return &each;
-  }
-  return nullptr;
-}
-
 // The shape of a component if its size is known: the tensor's own if it has one component, else a
 // length.
 std::string ShapeText(const ListedObject& object, const ListedComponent& component) {
@@ -27,80 +16,35 @@ std::string ShapeText(const ListedObject& object, const ListedComponent& compone
   return "[" + std::to_string(component.decoded_bytes / ElementBytes(component.element)) + "]";
 }
 
-// Cut in the middle to `columns`: the end of a tensor's name tells most, then its beginning.
-std::string Shortened(const std::string& text, std::size_t columns) {
-  const std::size_t all = Columns(text);
-  if (columns < 5 || all <= columns) return text;
-  const std::size_t head = (columns - 3) / 3, tail = columns - 3 - head;
-  // Where a wide character would be cut in two, it is left out.
-  const Fit before = Fitting(text, all - tail);
-  const std::size_t rest =
-      all - before.columns > tail ? Fitting(text, all - tail + 1).bytes : before.bytes;
-  return text.substr(0, Fitting(text, head).bytes) + "..." + text.substr(rest);
-}
-
 using Rows = std::vector<std::vector<std::string>>;
 
-// Cuts the first cells to `columns`. False, and nothing is cut, if two would then look the same.
-bool Shorten(Rows& lines, std::size_t columns) {
-  std::unordered_map<std::string, std::string_view, zt::internal::NameHash> names;
-  std::vector<std::string> shown;
-  for (const auto& line : lines) {
-    shown.push_back(line.size() > 1 ? Shortened(line[0], columns) : line[0]);
-    if (line.size() > 1 && names.emplace(shown.back(), line[0]).first->second != line[0])
-      return false;
-  }
-  for (std::size_t i = 0; i < lines.size(); ++i) lines[i][0] = std::move(shown[i]);
-  return true;
-}
-
-// Formats rows as a table of at most `columns` characters. If a row is too wide: (1) leaves out
-// `optional` columns while names would be shorter than kReadable; (2) shortens the names in the
-// first column; (3) gives each name a line of its own if two would look alike. A cell wider than
-// `widest` shifts the rest of its row only.
+// Formats rows as a table; a row of one cell is a note. Leaves out `optional` columns while a row is
+// wider than `columns`, unless that is 0. A cell wider than kWidest shifts the rest of its row only.
 std::string Aligned(Rows& lines, std::size_t columns,
                     std::initializer_list<std::size_t> optional = {}) {
-  constexpr std::size_t widest = 80, kIndent = 4;
+  constexpr std::size_t kWidest = 80, kGap = 2;
+  std::vector<std::size_t> widths;
   for (auto& line : lines) {
     for (std::string& cell : line)
       cell = Printable(cell);  // names, types, formats: any text of the file's
-  }
-  std::vector<std::size_t> widths;
-  for (const auto& line : lines) {
-    if (line.size() == 1) continue;  // a note, not a row of cells
+    if (line.size() == 1) continue;
     widths.resize(std::max(widths.size(), line.size()));
     for (std::size_t c = 0; c < line.size(); ++c)
-      widths[c] = std::max(widths[c], std::min(Columns(line[c]), widest));
+      widths[c] = std::max(widths[c], std::min(Columns(line[c]), kWidest));
   }
-  bool apart = false;  // the first column from the others
-  if (columns > 0 && !widths.empty()) {
-    constexpr std::size_t kNarrowest = 20, kReadable = 40;
-    std::size_t others = 0;
-    const auto width = [&](std::size_t c) { return widths[c] == 0 ? 0 : widths[c] + 2; };
-    for (std::size_t c = 1; c < widths.size(); ++c) others += width(c);
-    for (const std::size_t c : optional) {
-      if (others + std::min(widths[0], kReadable) <= columns) break;
-      others -= width(c);
-      widths[c] = 0;
-    }
-    const std::size_t room = columns > others ? columns - others : 0;
-    std::size_t longest = 0;
-    for (const auto& line : lines)
-      longest = std::max(longest, line.size() > 1 ? Columns(line[0]) : 0);
-    apart = longest > room && (room < kNarrowest || !Shorten(lines, room));
-    widths[0] = apart ? kIndent - 2 : std::min(widths[0], room);
-    if (apart) Shorten(lines, columns);
+  for (const std::size_t c : optional) {
+    std::size_t row = 0;
+    for (const std::size_t width : widths) row += width == 0 ? 0 : width + kGap;
+    if (columns == 0 || row <= columns + kGap) break;
+    widths[c] = 0;
   }
   std::string out;
   for (const auto& line : lines) {
     std::string text = line.size() == 1 ? line[0] : "";
-    if (apart && line.size() > 1) out += line[0] + "\n";
     for (std::size_t c = 0; line.size() > 1 && c < line.size(); ++c) {
-      if (widths[c] == 0) continue;  // a column without width is empty, or left out
-      const std::string_view cell = apart && c == 0 ? std::string_view() : line[c];
-      text += cell;
-      const std::size_t used = Columns(cell);
-      text.append((used < widths[c] ? widths[c] - used : 0) + 2, ' ');
+      if (widths[c] == 0) continue;  // it is empty, or left out
+      const std::size_t used = Columns(line[c]);
+      text += line[c] + std::string((used < widths[c] ? widths[c] - used : 0) + kGap, ' ');
     }
     text.erase(text.find_last_not_of(' ') + 1);
     out += text + "\n";
@@ -137,7 +81,7 @@ std::string AttributesText(const Value::Map& attributes) {
 }
 
 void AddSaturated(std::uint64_t& sum, std::uint64_t more) {
-  sum = more > UINT64_MAX - sum ? UINT64_MAX : sum + more;
+  sum = more > ~sum ? ~std::uint64_t{0} : sum + more;
 }
 
 // What headers say, true or not: a sum that 64 bits cannot hold is their largest.
@@ -225,7 +169,7 @@ std::string EncodingText(const ListedComponent& c) {
 }  // namespace
 
 std::string ListedObject::type() const {
-  const ListedComponent* const elements = Elements(*this);
+  const ListedComponent* const elements = ElementsOf(*this);
   if (format == "dense" && elements != nullptr) return std::string(Name(elements->element));
   std::string_view name = format;
   if (name.starts_with("gguf.")) name.remove_prefix(5);
@@ -234,7 +178,7 @@ std::string ListedObject::type() const {
 
 std::uint64_t ListedObject::parameters() const {
   if (IsSparse(format)) {
-    const ListedComponent* const values = Elements(*this);
+    const ListedComponent* const values = ElementsOf(*this);
     if (values == nullptr || values->decoded_bytes == kUnknownSize) return 0;
     return values->decoded_bytes / ElementBytes(values->element);
   }
@@ -375,33 +319,19 @@ struct Node {
   std::string_view joint;                // "." or "/", which joins it to its parent's
   const ListedObject* object = nullptr;  // a tensor, if it ends here
   std::vector<std::unique_ptr<Node>> children;
-  // By part and joint, of a node with many children: most have one.
-  std::unique_ptr<std::unordered_map<std::string_view, Node*, zt::internal::NameHash>> by_part;
+  std::map<std::string_view, Node*> by_part;  // and joint
   // Sums of all tensors below, this one included. Tied ones count among `tensors` only.
   std::uint64_t tensors = 0, tied = 0, parameters = 0, bytes = 0;
   std::size_t likeness = 0;  // equal for nodes whose tensors have equal names, types and shapes
 
-  std::string_view joined() const {
-    return {part.data() - joint.size(), part.size() + joint.size()};
-  }
   // `joined`: the part with the `joint` characters before it.
   Node& Child(std::string_view joined, std::size_t joint) {
-    constexpr std::size_t kMany = 8;
-    if (by_part == nullptr) {
-      for (const auto& child : children) {
-        if (child->joined() == joined) return *child;
-      }
-    } else if (const auto found = by_part->find(joined); found != by_part->end()) {
-      return *found->second;
-    }
-    Node& child = *children.emplace_back(std::make_unique<Node>());
-    child.joint = joined.substr(0, joint);
-    child.part = joined.substr(joint);
-    if (by_part != nullptr) by_part->emplace(joined, &child);
-    if (by_part != nullptr || children.size() <= kMany) return child;
-    by_part = std::make_unique<decltype(by_part)::element_type>();
-    for (const auto& each : children) by_part->emplace(each->joined(), each.get());
-    return child;
+    Node*& child = by_part[joined];
+    if (child != nullptr) return *child;
+    child = children.emplace_back(std::make_unique<Node>()).get();
+    child->joint = joined.substr(0, joint);
+    child->part = joined.substr(joint);
+    return *child;
   }
 };
 
@@ -426,26 +356,14 @@ bool IsNumber(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Numbers of any length, by their value.
-bool IsLess(std::string_view a, std::string_view b) {
+// Numbered children come first, in the order of their numbers, which may be of any length.
+bool IsBefore(const std::unique_ptr<Node>& a, const std::unique_ptr<Node>& b) {
+  if (!IsNumber(a->part) || !IsNumber(b->part)) return IsNumber(a->part) && !IsNumber(b->part);
   const auto value = [](std::string_view text) {
     return text.substr(std::min(text.find_first_not_of('0'), text.size()));
   };
-  const std::string_view x = value(a), y = value(b);
-  return std::tuple(x.size(), x, a) < std::tuple(y.size(), y, b);
-}
-
-// Puts the numbered children into the order of their numbers, in the places that they have.
-void SortNumbered(Node& node) {
-  std::vector<std::size_t> places;
-  std::vector<std::unique_ptr<Node>> numbered;
-  for (std::size_t i = 0; i < node.children.size(); ++i) {
-    if (!IsNumber(node.children[i]->part)) continue;
-    places.push_back(i);
-    numbered.push_back(std::move(node.children[i]));
-  }
-  std::ranges::sort(numbered, IsLess, [](const auto& child) { return child->part; });
-  for (std::size_t i = 0; i < places.size(); ++i) node.children[places[i]] = std::move(numbered[i]);
+  const std::string_view x = value(a->part), y = value(b->part);
+  return std::tuple(x.size(), x, a->part) < std::tuple(y.size(), y, b->part);
 }
 
 void AddUp(Node& node) {
@@ -456,7 +374,7 @@ void AddUp(Node& node) {
     node.bytes = node.object->stored();
     node.likeness = std::hash<std::string>()(node.object->type() + ToString(node.object->shape));
   }
-  SortNumbered(node);
+  std::ranges::stable_sort(node.children, IsBefore);
   for (const auto& child : node.children) {
     AddUp(*child);
     node.tensors += child->tensors;
@@ -545,48 +463,15 @@ void Draw(const Node& node, std::size_t depth, Rows& out) {
   }
 }
 
-// Aligns the right parts of lines. If a line would be longer than `columns`, its right part moves
-// to the left; then its name is shortened, unless it would look like another's.
-std::string AlignedTree(Rows& lines, std::size_t columns) {
-  constexpr std::size_t kWidest = 60, kNarrowest = 12;
-  std::size_t width = 0;
-  for (auto& line : lines) {
-    for (std::string& cell : line) cell = Printable(cell);
-    width = std::max(width, std::min(Columns(line[0]), kWidest));
-  }
-  std::vector<std::string> names;
-  std::vector<std::size_t> rooms;
-  std::unordered_map<std::string, std::set<std::string_view>, zt::internal::NameHash> alike;
-  for (const auto& line : lines) {
-    const std::string& name = line[0];
-    const std::size_t indent = std::min(name.find_first_not_of(' '), name.size());
-    const std::size_t taken = Columns(line[1]) + 2;
-    const std::size_t most = std::max(columns > taken ? columns - taken : 0, indent + kNarrowest);
-    rooms.push_back(columns == 0 ? width : std::min(width, most));
-    names.push_back(columns == 0
-                        ? name
-                        : name.substr(0, indent) + Shortened(name.substr(indent), most - indent));
-    alike[names.back()].insert(name);
-  }
-  std::string out;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::string& name = alike[names[i]].size() > 1 ? lines[i][0] : names[i];
-    const std::size_t used = Columns(name);
-    out +=
-        name + std::string((used < rooms[i] ? rooms[i] - used : 0) + 2, ' ') + lines[i][1] + "\n";
-  }
-  return out;
-}
-
 }  // namespace
 
-std::string TreeText(const Listing& listing, const TextOptions& options) {
+std::string TreeText(const Listing& listing, const TextOptions&) {
   Node root;
   for (const ListedObject& object : TensorsOf(listing)) Insert(root, object);
   AddUp(root);
   Rows lines;
   Draw(root, 0, lines);
-  return HeadingText(listing) + AlignedTree(lines, options.columns) + FilesText(listing);
+  return HeadingText(listing) + Aligned(lines, 0) + FilesText(listing);
 }
 
 }  // namespace zt::cli::internal

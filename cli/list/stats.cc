@@ -36,15 +36,9 @@ struct Range {
 };
 using Batch = BatchOf<Range>;
 
-// The component with the tensor's elements; nullopt if there is none.
-std::optional<std::uint32_t> ElementsOf(const Object& object) {
-  if (object.format != "dense" && !IsSparse(object.format) && !object.format.starts_with("gguf."))
-    return std::nullopt;
-  const std::string_view role = IsSparse(object.format) ? "values" : "data";
-  for (std::uint32_t i = 0; i < object.components.size(); ++i) {
-    if (object.components[i].role == role) return i;
-  }
-  return std::nullopt;
+// True for a format of one array of numbers.
+bool IsArray(const Object& object) {
+  return object.format == "dense" || IsSparse(object.format) || object.format.starts_with("gguf.");
 }
 
 class Measurer {
@@ -101,21 +95,22 @@ StatusOr<std::shared_ptr<const TensorStats>> Measurer::Take(std::uint32_t index)
   const auto skip = [](std::string why) {
     return std::make_shared<const TensorStats>(TensorStats{.skipped = std::move(why)});
   };
-  const auto component = ElementsOf(object);
-  if (!component) return skip(object.format + " is not one array of numbers");
+  const Component* const elements = IsArray(object) ? ElementsOf(object) : nullptr;
+  if (elements == nullptr) return skip(object.format + " is not one array of numbers");
   const Status readable = source_.CheckReadable(index);
   if (readable.code() == StatusCode::kUnimplemented) return skip(Fact(readable));
   ZT_RETURN_IF_ERROR(readable);
-  auto form = FormOf(object, *component);
+  const auto component = static_cast<std::uint32_t>(elements - object.components.data());
+  auto form = FormOf(object, component);
   if (!form.ok()) return skip(Fact(form.status()));
   if (form->element.type.starts_with("complex")) return skip("complex numbers have no order");
-  const Component& stored = object.components[*component];
-  const ComponentId id{index, *component};
+  const Component& stored = *elements;
+  const ComponentId id{index, component};
   auto stats = std::make_shared<TensorStats>(TensorStats{.stored = IsSparse(object.format)});
   if (const auto identity = source_.identity(id)) {
     const auto [found, added] =
         known_.emplace(Key(*identity, object.format, stored.element.type, stored.element.dtype,
-                           form->numbers, RuleOf(object, *component, stored.bytes)),
+                           form->numbers, RuleOf(object, component, stored.bytes)),
                        stats);
     if (!added) return found->second;
   }

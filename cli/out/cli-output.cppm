@@ -13,13 +13,17 @@ using Json = nlohmann::ordered_json;
 // The files of this run, by path or URL.
 Store& TheStore();
 
-// The first characters of printable text that fit into columns of a terminal.
-struct Fit {
-  std::size_t bytes = 0, columns = 0;
-};
-Fit Fitting(std::string_view printable, std::size_t columns);
 // The width of printable text on a terminal.
 std::size_t Columns(std::string_view printable);
+
+// The component with the numbers of a tensor, an Object or the like; null if it has none.
+template <class T>
+const auto* ElementsOf(const T& object) {
+  const auto found = std::ranges::find_if(object.components, [](const auto& each) {
+    return each.role == "data" || each.role == "values";
+  });
+  return found == object.components.end() ? nullptr : &*found;
+}
 
 // Prints "ztstream: message" on standard error and, with --json, the envelope with the error.
 // Returns the exit status for `status`.

@@ -91,21 +91,15 @@ std::string EndOfOutput(const Json& error) {
 
 }  // namespace
 
-Fit Fitting(std::string_view printable, std::size_t columns) {
-  Fit fit;
-  while (fit.bytes < printable.size()) {
-    std::size_t next = fit.bytes + 1;
+std::size_t Columns(std::string_view printable) {
+  std::size_t columns = 0;
+  for (std::size_t at = 0, next; at < printable.size(); at = next) {
+    next = at + 1;
     while (next < printable.size() && (static_cast<unsigned char>(printable[next]) & 0xc0) == 0x80)
       ++next;
-    const std::size_t width = WidthOf(printable.substr(fit.bytes, next - fit.bytes));
-    if (width > columns - fit.columns) break;
-    fit = {next, fit.columns + width};
+    columns += WidthOf(printable.substr(at, next - at));
   }
-  return fit;
-}
-
-std::size_t Columns(std::string_view printable) {
-  return Fitting(printable, printable.size()).columns;
+  return columns;
 }
 
 std::mutex& Lines() {

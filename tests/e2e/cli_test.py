@@ -1022,19 +1022,8 @@ class Inspect(support.EndToEnd):
         self.assertEqual({sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF")
                               for each in row.partition("  f32")[0]) for row in rows}, {7}, rows)
 
-    def test_names_are_cut_to_the_terminal(self):
-        name = "model.layers.17." + "very_long_" * 12 + "end.weight"
-        source = self.safetensors("l.safetensors", {name: ("F32", [1], bytes(4))})
-        self.assertIn(name.encode(), self.succeed("inspect", source))  # whole where it is piped
-        for columns in (40, 80, 100, 110, 140, 160, 200):
-            text = in_terminal(columns, ["inspect", "l.safetensors"], self.folder)
-            lines = text.splitlines()
-            self.assertTrue(lines[-1].startswith("model.l") and ".weight" in lines[-1] or columns == 40, text)
-            self.assertEqual(name in text, columns == 200)
-            if columns > 40:
-                self.assertLessEqual(max(map(len, lines)), columns, text)
-
-    def test_different_names_never_look_alike(self):
+    def test_what_is_left_out_on_a_narrow_terminal(self):
+        """Columns of less worth, while lines are too long; never a part of a name."""
         parts = ("q_proj", "k_proj", "v_proj", "o_proj")
         names = [f"model.layers.{layer}.self_attn.{part}.weight" for layer in range(12) for part in parts]
         tensors = {name: ("BF16", [64, 64], struct.pack("<H", 16000 + i) * 4096) for i, name in enumerate(names)}
@@ -1042,38 +1031,15 @@ class Inspect(support.EndToEnd):
         self.succeed("convert", source, "-o", self.path("l.zt"), "--zstd=planes")
         names.insert(0, "head")
         self.assertRegex(self.succeed("inspect", self.path("l.zt")).decode(), r"byte planes of 8\.00 KiB \(-\d+ %\)  = head  crc32c\n")
-        for columns in (40, 60, 80, 100, 140):
+        for columns in (40, 80, 100, 140):
             lines = in_terminal(columns, ["inspect", "l.zt"], self.folder).splitlines()[1:]
-            if columns < 80:  # each name on a line of its own, whole, above the rest
-                self.assertEqual(lines[::2], names)
-                self.assertTrue(lines[1].startswith("    bf16  [64, 64]  dense  "), lines[1])
-                self.assertEqual(len({line.index("dense") for line in lines[1::2]}), 1)
-                continue
-            self.assertEqual(len(lines), len(names))
-            self.assertEqual(len({line.split()[0] for line in lines}), len(names), lines[:5])
-            # Whole names, in place of what is less than they are.
             self.assertEqual([line.split()[0] for line in lines], names)
-            self.assertLessEqual(max(map(len, lines)), columns)
+            self.assertTrue(max(map(len, lines)) <= columns or columns == 40, lines[:3])
             self.assertEqual("byte planes" in lines[0], columns == 140)
-            self.assertTrue(lines[1].endswith("  = head" + ("  crc32c" if columns == 140 else "")), lines[1])
-
-    def test_the_tree_in_a_narrow_terminal(self):
-        """Names stay whole as long as the line has room for them; sums move to the left."""
-        names = [f"m.{layer}.self_attention.{part}_projection.weight" for layer in range(3) for part in "qkv"]
-        self.safetensors("n.safetensors", {name: ("F32", [1000, 100], bytes(400_000)) for name in names})
-        tree = {columns: in_terminal(columns, ["inspect", "--tree", "n.safetensors"], self.folder).splitlines()[1:]
-                for columns in (40, 76, 200)}
-        sums = "3 alike, each 3 tensors, 300,000 parameters, 1.14 MiB"
-        self.assertEqual(tree[200], [
-            "m                        9 tensors, 900,000 parameters, 3.43 MiB",
-            "  0-2.self_attention     " + sums,
-            *(f"    {part}_projection.weight  f32 [1000, 100]  390.62 KiB" for part in "qkv")])
-        self.assertEqual(tree[76], [tree[200][0], "  0-2.self_attention   " + sums, *tree[200][2:]])
-        self.assertEqual(tree[40][2:], [f"    {part}_p...weight  f32 [1000, 100]  390.62 KiB" for part in "qkv"])
-        alike = [f"m.{part}_projection.weight" for part in ("abcd", "abce")]
-        self.safetensors("a.safetensors", {name: ("F32", [1000, 100], bytes(400_000)) for name in alike})
-        lines = in_terminal(40, ["inspect", "--tree", "a.safetensors"], self.folder).splitlines()
-        self.assertEqual([line.split()[0] for line in lines[-2:]], [name[2:] for name in alike])
+            self.assertEqual("  = head" in lines[1], columns > 40, lines[1])
+            self.assertEqual(lines[1].endswith("  crc32c"), columns == 140, lines[1])
+        tree = in_terminal(40, ["inspect", "--tree", "l.zt"], self.folder).splitlines()
+        self.assertRegex("".join(tree), r"  1-11\.self_attn +11 alike, each 4 tensors, ")
 
     def test_the_tree_folds_slashes_too(self):
         names = ("net/a", "net/b.w", "net/b/w", "x.0/w", "x.1/w")
