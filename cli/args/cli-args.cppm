@@ -97,8 +97,15 @@ struct Args : Common {
 //
 // Each function returns nullopt for text of another form, such as "+1", " 1" or "0x1".
 
-// "12".
-std::optional<std::uint64_t> ParseNumber(std::string_view text);
+// "12", all of it; of a double "2.5", "-3e5".
+template <typename T = std::uint64_t>
+std::optional<T> ParseNumber(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, value);
+  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return value;
+}
 // "2.5", "-3".
 std::optional<double> ParseDecimal(std::string_view text);
 // Bytes: "1000", "64MiB", "64M" (the same), "64MB" (powers of 1000) or "1.5G".

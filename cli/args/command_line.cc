@@ -139,15 +139,6 @@ Status RefuseOption(std::string_view word, const Command* command) {
                 command);
 }
 
-template <typename T, typename... Format>
-std::optional<T> ParseWhole(std::string_view text, Format... format) {
-  T value{};
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value, format...);
-  if (read.ec != std::errc() || read.ptr != end) return std::nullopt;
-  return value;
-}
-
 // ---- values -------------------------------------------------------------------------------------
 
 // Parses the text of a value by the type of its member of Args, and stores it. Returns the problem,
@@ -194,7 +185,7 @@ struct StoreValue {
   }
   std::string operator()(double Args::* field) const {
     if (option.most == 0) {
-      const auto number = ParseWhole<double>(text);
+      const auto number = ParseNumber<double>(text);
       const bool fits = number && *number >= 0 && std::isfinite(*number);
       return Set(field, fits ? number : std::nullopt, "a number of at least 0, such as 1e-5");
     }
@@ -436,13 +427,10 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
 
 }  // namespace
 
-std::optional<std::uint64_t> ParseNumber(std::string_view text) {
-  return ParseWhole<std::uint64_t>(text);
-}
-
 std::optional<double> ParseDecimal(std::string_view text) {
-  const auto value = ParseWhole<double>(text, std::chars_format::fixed);
-  return value && std::isfinite(*value) ? value : std::nullopt;
+  const auto value = ParseNumber<double>(text);
+  const bool plain = text.find_first_of("eE") == text.npos && value && std::isfinite(*value);
+  return plain ? value : std::nullopt;
 }
 
 std::optional<std::uint64_t> ParseSize(std::string_view text) {
@@ -469,7 +457,7 @@ std::optional<ZstdChoice> ParseZstd(std::string_view text) {
   if (text == "huffman") return ZstdChoice{.huffman = true};
   // `huffman` is for the components that planes do not suit: integers and bools.
   if (text == "planes") return ZstdChoice{.huffman = true, .planes = true};
-  const auto level = ParseWhole<int>(text);
+  const auto level = ParseNumber<int>(text);
   return level ? std::optional(ZstdChoice{.level = *level}) : std::nullopt;
 }
 

@@ -42,177 +42,94 @@ std::string IntegerText(const ArrayValues& values, std::size_t place) {
 
 template <typename... Format>
 std::string Chars(Format... format) {
-  char text[512];
+  char text[32];
   return {text, std::to_chars(text, text + sizeof text, format...).ptr};
 }
 
-double ParseDouble(const std::string& text) {
-  double value = 0;
-  (void)std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-// The fewest digits that are nearer to a half than to any other.
-std::string ShortestHalf(double value, std::chars_format format) {
-  int exponent = 0;
-  const double fraction = std::frexp(value, &exponent);  // from 0.5 up to 1
-  const double last = std::ldexp(1.0, std::max(exponent - 1, -14) - 10);
-  const bool even = std::floor(value / last / 2) * 2 == value / last;
-  const double above = last / 2, below = fraction == 0.5 && exponent > -13 ? above / 2 : above;
-  for (int digits = 0;; ++digits) {
-    std::string text = Chars(value, format, digits);
-    const double off = ParseDouble(text) - value, most = off > 0 ? above : below;
-    if (std::abs(off) < most || (even && std::abs(off) == most) || digits > 24) return text;
-  }
-}
-
-// A magnitude in the fewest digits that mean it and no other of its type; all digits of a whole
-// number.
-std::string Shortest(double magnitude, DType type, std::chars_format format) {
-  if (type == DType::kF16) return ShortestHalf(magnitude, format);
-  if (type == DType::kF32) return Chars(static_cast<float>(magnitude), format);
-  return Chars(magnitude, format);
-}
-
-// "-1.5", "2.0", "1e-05", "nan". A sign stands before each number but NaN if `always_sign`.
+// "-1.5", "2.0", "1e-05", "nan": the fewest digits that mean a number and no other of its type; of
+// f16 five, which do. A sign stands before each number but NaN if `always_sign`.
 std::string FloatText(double value, DType type, bool always_sign) {
-  const std::string sign = std::isnan(value)     ? ""
-                           : std::signbit(value) ? "-"
-                           : always_sign         ? "+"
-                                                 : "";
-  const double magnitude = std::abs(value);
-  if (!std::isfinite(value)) return sign + (std::isnan(value) ? "nan" : "inf");
-  if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16))
-    return sign + Shortest(magnitude, type, std::chars_format::scientific);
-  const std::string text = Shortest(magnitude, type, std::chars_format::fixed);
-  return sign + text + (text.find('.') == std::string::npos ? ".0" : "");
+  if (std::isnan(value)) return "nan";
+  const std::string text = type == DType::kF16   ? Chars(value, std::chars_format::general, 5)
+                           : type == DType::kF32 ? Chars(static_cast<float>(value))
+                                                 : Chars(value);
+  const bool whole = std::isfinite(value) && text.find_first_of(".e") == text.npos;
+  return (always_sign && !std::signbit(value) ? "+" : "") + text + (whole ? ".0" : "");
 }
 
-// ---- columns ------------------------------------------------------------------------------------
+// ---- lines and lists ----------------------------------------------------------------------------
 
-// Pads texts so that their points, or what would follow a point, stand in one column.
-void AlignAtPoint(std::vector<std::string>& texts) {
-  const auto point = [](const std::string& text) {
-    return std::min(text.find_first_of(".e"), text.size());
-  };
-  std::size_t left = 0, right = 0;
-  for (const std::string& text : texts) {
-    left = std::max(left, point(text));
-    right = std::max(right, text.size() - point(text));
-  }
-  for (std::string& text : texts) {
-    text.insert(0, left - point(text), ' ');
-    text.resize(left + right, ' ');
-  }
-}
-
-// The printed text of each element of an array.
-std::vector<std::string> ElementTexts(const ArrayValues& values) {
+// Each element as JSON, or as text in columns of one width.
+std::vector<std::string> ElementTexts(const ArrayValues& values, bool json) {
   const bool complex = values.element.type.starts_with("complex");
   const DType type = values.element.dtype;
-  std::vector<std::string> texts;
-  if (const std::vector<double> floats = FloatsOf(values); !floats.empty()) {
-    std::vector<std::string> imaginary;
-    for (std::size_t i = 0; i < floats.size(); ++i) {
-      const bool second = complex && i % 2 == 1;
-      const std::string text = FloatText(floats[i], type, second);
-      (second ? imaginary : texts).push_back(text + (second ? "j" : ""));
-    }
-    AlignAtPoint(texts);
-    AlignAtPoint(imaginary);
-    for (std::size_t i = 0; i < imaginary.size(); ++i) texts[i] += imaginary[i];
-    return texts;
-  }
-  std::size_t widest = 0;
-  for (std::size_t i = 0; i < values.bytes.size() / ByteWidth(type); ++i) {
-    if (type == DType::kBool) {
-      texts.emplace_back(values.bytes[i] == std::byte{0} ? "False" : " True");
+  const std::vector<double> floats = FloatsOf(values);
+  const auto number = [&](std::size_t at, bool always_sign) {
+    return json ? NumberJson(floats[at]).dump() : FloatText(floats[at], type, always_sign);
+  };
+  std::vector<std::string> texts(values.bytes.size() / ByteWidth(type) / (complex ? 2 : 1));
+  std::size_t widest = type == DType::kBool ? 5 : 0;  // "False"
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    std::string& text = texts[i];
+    if (complex) {
+      const std::string real = number(2 * i, false), imaginary = number(2 * i + 1, true);
+      text = json ? "[" + real + "," + imaginary + "]" : real + imaginary + "j";
+    } else if (!floats.empty()) {
+      text = number(i, false);
+    } else if (type == DType::kBool) {
+      const bool set = values.bytes[i] != std::byte{0};
+      text = json ? (set ? "true" : "false") : (set ? "True" : "False");
     } else {
-      texts.push_back(IntegerText(values, i));
-      widest = std::max(widest, texts.back().size());
+      text = IntegerText(values, i);
     }
+    widest = std::max(widest, text.size());
   }
-  for (std::string& text : texts) {
-    if (text.size() < widest) text.insert(0, widest - text.size(), ' ');
-  }
+  if (json) return texts;
+  for (std::string& text : texts) text.insert(0, widest - text.size(), ' ');
   return texts;
 }
 
-// ---- lines --------------------------------------------------------------------------------------
-
-// numpy's _formatArray.
-class NestedLines {
+// Nested lists: as numpy's _formatArray, or as JSON.
+class Lists {
  public:
-  explicit NestedLines(const ArrayValues& values) : values_(values), texts_(ElementTexts(values)) {}
+  Lists(const ArrayValues& values, bool json)
+      : values_(values), json_(json), texts_(ElementTexts(values, json)) {}
 
-  std::string Nested(std::vector<std::size_t>& index, const std::string& indent,
-                     std::size_t width) {
+  // That of all elements whose index begins so.
+  std::string Text(std::vector<std::size_t>& index) const {
     const std::size_t axis = index.size(), left = values_.shape.size() - axis;
     if (left == 0) return texts_[values_.Place(index)];
-    const bool cut = values_.cut[axis];
-    const auto count = static_cast<std::size_t>(values_.shape[axis]);
-    std::string out, line = indent;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (cut && i == kEdge) Add("...", left, indent, width, false, line, out);
+    std::string out = "[";
+    std::size_t column = axis + 1;  // of the next word
+    const auto add = [&](const std::string& word) {
+      const bool first = out.size() == 1;
+      // What is nested stands in lines of its own.
+      const bool breaks = left > 1 || column + word.size() > kLineWidth - 1 - axis;
+      if (json_) {
+        out += first ? "" : ",";
+      } else if (!first && breaks) {
+        out += std::string(std::max<std::size_t>(left - 1, 1), '\n') + std::string(axis + 1, ' ');
+        column = axis + 1;
+      } else if (!first) {
+        out += " ";
+      }
+      out += word;
+      column += word.size() + 1;
+    };
+    for (std::size_t i = 0; i < values_.shape[axis]; ++i) {
+      if (values_.cut[axis] && i == kEdge) add("...");
       index.push_back(i);
-      const std::string word = Nested(index, indent + " ", width - 1);
+      add(Text(index));
       index.pop_back();
-      Add(word, left, indent, width, i + 1 == count, line, out);
     }
-    if (left == 1) out += line;
-    return "[" + out.substr(indent.size()) + "]";
+    return out + "]";
   }
 
  private:
-  // A word of the last dimension goes to the line, or to the next; what is nested stands in lines
-  // of its own.
-  static void Add(const std::string& word, std::size_t left, const std::string& indent,
-                  std::size_t width, bool last, std::string& line, std::string& out) {
-    if (left > 1) {
-      out += indent + word + (last ? "" : std::string(left - 1, '\n'));
-      return;
-    }
-    if (line.size() + word.size() > width - 1 && line.size() > indent.size()) {
-      line.erase(line.find_last_not_of(' ') + 1);
-      out += line + "\n";
-      line = indent;
-    }
-    line += word + (last ? "" : " ");
-  }
-
   const ArrayValues& values_;
+  const bool json_;
   const std::vector<std::string> texts_;
 };
-
-// ---- JSON ---------------------------------------------------------------------------------------
-
-void AppendElement(const ArrayValues& values, std::span<const double> floats, std::size_t place,
-                   std::string& out) {
-  const auto number = [&](std::size_t at) { return NumberJson(floats[at]).dump(); };
-  if (values.element.type.starts_with("complex")) {
-    out += "[" + number(2 * place) + "," + number(2 * place + 1) + "]";
-  } else if (!floats.empty()) {
-    out += number(place);
-  } else if (values.element.dtype == DType::kBool) {
-    out += values.bytes[place] == std::byte{0} ? "false" : "true";
-  } else {
-    out += IntegerText(values, place);
-  }
-}
-
-void AppendNested(const ArrayValues& values, std::span<const double> floats,
-                  std::vector<std::size_t>& index, std::string& out) {
-  if (index.size() == values.shape.size())
-    return AppendElement(values, floats, values.Place(index), out);
-  out += '[';
-  for (std::size_t i = 0; i < values.shape[index.size()]; ++i) {
-    if (i > 0) out += ',';
-    index.push_back(i);
-    AppendNested(values, floats, index, out);
-    index.pop_back();
-  }
-  out += ']';
-}
 
 }  // namespace
 
@@ -225,16 +142,11 @@ std::size_t ArrayValues::Place(std::span<const std::size_t> index) const {
   return place;
 }
 
-std::string ArrayText(const ArrayValues& values) {
-  if (values.bytes.empty()) return "[]";
+std::string ArrayText(const ArrayValues& values, bool json) {
+  if (!json && values.bytes.empty()) return "[]";
   std::vector<std::size_t> index;
-  const std::string text = NestedLines(values).Nested(index, " ", kLineWidth);
+  const std::string text = Lists(values, json).Text(index);
   return values.shape.empty() ? text.substr(text.find_first_not_of(' ')) : text;
-}
-
-void AppendArrayJson(const ArrayValues& values, std::string& out) {
-  std::vector<std::size_t> index;
-  AppendNested(values, FloatsOf(values), index, out);
 }
 
 }  // namespace zt::cli::internal

@@ -410,12 +410,7 @@ std::vector<Group> GroupsOf(const Node& node) {
 // "0-5", "1, 2, 4, 5", "0-3, 7": numbers in their order; of many ranges the first ones.
 std::string NumbersText(const Group& group) {
   constexpr std::size_t kMost = 6;  // ranges
-  const auto number = [&](std::size_t i) {
-    std::uint64_t value = 0;
-    const std::string_view text = group[i]->part;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() ? std::optional(value) : std::nullopt;
-  };
+  const auto number = [&](std::size_t i) { return ParseNumber(group[i]->part); };
   std::string out;
   std::size_t ranges = 0;
   for (std::size_t begin = 0, end; begin < group.size(); begin = end) {

@@ -329,8 +329,7 @@ class ListPrinter {
  private:
   Status PrintPart(std::span<const Axis> axes, const std::string& before, bool bare) {
     ZT_ASSIGN_OR_RETURN(const ArrayValues values, TakeArray(taker_, form_, axes, false));
-    std::string text;
-    AppendArrayJson(values, text);
+    const std::string text = ArrayText(values, true);
     return internal::Print(before + (bare ? text.substr(1, text.size() - 2) : text), open_);
   }
 

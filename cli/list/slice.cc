@@ -30,11 +30,8 @@ std::vector<std::string_view> Split(std::string_view text, char at) {
 }
 
 StatusOr<Int> ParseInteger(std::string_view text) {
-  Int value = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
-  if (read.ec == std::errc() && read.ptr == end && value != std::numeric_limits<Int>::min())
-    return value;
+  const auto value = ParseNumber<Int>(text);
+  if (value && *value != std::numeric_limits<Int>::min()) return *value;
   return InvalidArgument(Quote(text) + " in the slice is neither an integer nor start:stop:step");
 }
 
