@@ -3,7 +3,6 @@ module;
 
 #include <stdio.h>
 
-#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.cli;
@@ -125,25 +124,15 @@ void NoteFiles(const Args& args, const TensorSource& source) {
 // of most file systems.
 constexpr std::size_t kMaxStem = 200;
 
-bool IsCapital(char c) { return c >= 'A' && c <= 'Z'; }
-
-std::string Folded(std::string_view name) {
-  std::string out(name);
-  for (char& c : out) c = IsCapital(c) ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
-std::string Escape(std::string_view name, bool capitals) {
+std::string Escape(std::string_view name) {
   std::string out;
   for (std::size_t i = 0, end; i < name.size(); i = end) {
     end = i + 1;  // of the character
     while (end < name.size() && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) ++end;
     const std::string_view character = name.substr(i, end - i);
-    const char c = name[i];
     const bool edge = i == 0 || end == name.size();
-    if (Printable(character) == character &&
-        std::string_view("%/\\<>:\"|?*").find(c) == std::string_view::npos &&
-        !(edge && (c == '.' || c == ' ')) && !(capitals && IsCapital(c))) {
+    if (Printable(character) == character && character.find_first_of("%/\\<>:\"|?*") != 0 &&
+        !(edge && (character == "." || character == " "))) {
       out += character;
       continue;
     }
@@ -156,50 +145,35 @@ std::string Escape(std::string_view name, bool capitals) {
   return out;
 }
 
-// A file name, without suffix, for each tensor. No tensor name can lead out of the folder, make a
-// hidden file or collide with another: '%', '/', '\', what is not seen, < > : " | ? * and a leading
-// or trailing '.' or ' ' become %XX, as do capitals of names that differ only in case.
-// Decoding %XX gives the name of the tensor. kUnimplemented, naming the tensor, if a file name
-// becomes too long.
-StatusOr<std::vector<std::string>> FileNames(std::span<const std::string_view> tensors) {
-  std::unordered_map<std::string, std::size_t, zt::internal::NameHash> folded;
-  for (const std::string_view name : tensors) ++folded[Folded(name)];
-  std::vector<std::string> names;
-  names.reserve(tensors.size());
-  for (const std::string_view name : tensors) {
-    names.push_back(Escape(name, folded[Folded(name)] > 1));
-    if (names.back().size() > kMaxStem) {
-      return WithTensor(
-          Unsupported("its file name would have " + std::to_string(names.back().size()) +
-                      " bytes, the limit is " + std::to_string(kMaxStem) + "; write to .npz"),
-          name);
-    }
-  }
-  return names;
+// A file name, without suffix, for a tensor. No tensor name can lead out of the folder, make a hidden
+// file or collide with another: '%', '/', '\', what is not seen, < > : " | ? * and a leading or
+// trailing '.' or ' ' become %XX. Decoding %XX gives the name of the tensor. kUnimplemented, naming
+// the tensor, if a file name becomes too long.
+StatusOr<std::string> FileName(std::string_view tensor) {
+  if (tensor.empty()) return WithTensor(Unsupported("a file needs a name; write to .npz"), "");
+  std::string name = Escape(tensor);
+  if (name.size() <= kMaxStem) return name;
+  return WithTensor(
+      Unsupported("its file name would have " + std::to_string(name.size()) +
+                  " bytes, the limit is " + std::to_string(kMaxStem) + "; write to .npz"),
+      tensor);
 }
 
 // ---- what is written ----------------------------------------------------------------------------
 
 StatusOr<std::vector<NamedLayout>> LayOutFolder(const TensorSource& source,
                                                 const std::vector<std::uint32_t>& selected) {
-  std::vector<std::string_view> tensors;
-  tensors.reserve(selected.size());
-  for (const std::uint32_t index : selected) {
-    tensors.push_back(source.objects()[index].name);
-    if (tensors.back().empty()) {
-      return WithTensor(Unsupported("a file needs a name; write to .npz"), "");
-    }
-  }
-  ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, FileNames(tensors));
   const auto original = WithOriginalShapes(source);
   const TensorSource& shaped = original != nullptr ? *original : source;
   std::vector<NamedLayout> outputs;
-  for (std::size_t i = 0; i < selected.size(); ++i) {
-    const bool sparse = IsSparse(source.objects()[selected[i]].format);
-    auto layout = sparse ? PlanNpz(shaped, std::vector{selected[i]}) : PlanNpy(shaped, selected[i]);
+  for (const std::uint32_t index : selected) {
+    ZT_ASSIGN_OR_RETURN(std::string name, FileName(source.objects()[index].name));
+    const bool sparse = IsSparse(source.objects()[index].format);
+    name += sparse ? ".npz" : ".npy";
+    auto layout = sparse ? PlanNpz(shaped, std::vector{index}) : PlanNpy(shaped, index);
     if (!layout.ok()) return layout.status();
     layout->warnings.clear();
-    outputs.push_back({names[i] + (sparse ? ".npz" : ".npy"), *std::move(layout)});
+    outputs.push_back({std::move(name), *std::move(layout)});
   }
   // One warning for all files together.
   if (!outputs.empty()) outputs.front().layout.warnings = NumpyLosses(source, selected);

@@ -286,7 +286,7 @@ class Folder(support.EndToEnd):
         self.assertEqual(self.entries(), ["in.safetensors", "out"])
         self.assertEqual(self.entries(self.path("out")), sorted([
             "%2E%2E.npy", "%2E.%2F..%2Fescape.npy", "%2Fabs.npy", "%2Ehidden.npy", "a%2Fb.npy", "a%5Cb.npy",
-            "%252F.npy", "%43ase.npy", "case.npy", "dot%2E.npy", "nul%01.npy", "日本.npy", "w%E2%80%AE.npy",
+            "%252F.npy", "Case.npy", "case.npy", "dot%2E.npy", "nul%01.npy", "日本.npy", "w%E2%80%AE.npy",
             "%E2%80%8B%E2%81%A6z.npy", "e\u0301.npy"]))
         from urllib.parse import unquote
         files = {row["path"]: row["tensor"] for row in result["output"]["files"]}
@@ -294,13 +294,6 @@ class Folder(support.EndToEnd):
             file = next(file for file, tensor in files.items() if tensor == name)
             self.assertEqual(unquote(file[:-4]), name)
             self.assertEqual(numpy.load(self.path("out") / file).tobytes(), bytes([i]))
-
-    def test_only_names_that_differ_in_case_lose_their_capitals(self):
-        names = ["A", "a", "Z", "z", "[", "Once", "AZ"]
-        source = self.safetensors("in.safetensors", {name: ("U8", [1], b"x") for name in names})
-        self.succeed("extract", "-q", source, "-o", str(self.path("out")) + "/")
-        self.assertEqual(self.entries(self.path("out")), sorted([
-            "%41.npy", "a.npy", "%5A.npy", "z.npy", "[.npy", "Once.npy", "AZ.npy"]))
 
     def test_the_longest_name(self):
         most = "x" * 200
