@@ -11,72 +11,51 @@ import :numbers;
 namespace zt::cli::internal {
 namespace {
 
-// Bytes that each stand for `kEach` numbers out of a table.
-template <std::size_t kEach, class Number = float>
-class Lookup final : public Transform {
+// Elements of less than a byte, the first in the lowest bits of one, and those of f8_e8m0.
+class SmallNumbers final : public Transform {
  public:
-  using Table = std::array<std::array<Number, kEach>, 256>;
-  explicit Lookup(const Table& table) : table_(table) {}
+  // `values`: what the codes mean; of f8_e8m0, of 8 bits, they are not asked.
+  SmallNumbers(unsigned bits, const std::array<float, 16>& values, DType to)
+      : layout_{.kind = Codes::kLowFirst, .bits = bits, .values = values},
+        convert_(*MakeConversion({DType::kF32, ""}, {to, ""}, OnOverflow::kInf)) {}
   std::size_t input_unit() const override { return 1; }
-  std::size_t output_unit() const override { return sizeof(table_[0]); }
+  std::size_t output_unit() const override { return 8 / layout_.bits * convert_->output_unit(); }
   void Apply(std::span<const std::byte> in, std::span<std::byte> out,
-             NumericCounts&) const override {
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const auto& numbers = table_[static_cast<std::uint8_t>(in[i])];
-      std::memcpy(&out[i * sizeof numbers], numbers.data(), sizeof numbers);
+             NumericCounts& counts) const override {
+    std::vector<float> numbers(in.size() * 8 / layout_.bits);
+    if (layout_.bits == 8) {
+      (void)DecodeScales({DType::kU8, "f8_e8m0"}, in, numbers.data());
+    } else {
+      DecodeCodes(layout_, in.data(), 0, 0, numbers);
     }
-    LittleEndian(out, sizeof(Number));
+    if (layout_.bits == 2) {  // these are the codes still
+      for (float& each : numbers) each = layout_.values[static_cast<std::size_t>(each)];
+    }
+    const auto bytes = std::as_writable_bytes(std::span(numbers));
+    LittleEndian(bytes, sizeof(float));
+    convert_->Apply(bytes, out, counts);
   }
 
  private:
-  const Table table_;
+  const CodeLayout layout_;
+  const std::shared_ptr<const Transform> convert_;
 };
-
-// Powers of two; the last pattern is NaN.
-std::shared_ptr<const Transform> DecodeE8m0() {
-  Lookup<1>::Table table;
-  for (int i = 0; i < 255; ++i) table[static_cast<std::size_t>(i)][0] = std::ldexp(1.0f, i - 127);
-  table[255][0] = std::numeric_limits<float>::quiet_NaN();
-  return std::make_shared<const Lookup<1>>(table);
-}
-
-// Two to a byte, the first in the low half.
-std::shared_ptr<const Transform> DecodeE2m1() {
-  constexpr float kValues[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-  const auto value = [&](std::size_t bits) {
-    return bits < 8 ? kValues[bits] : -kValues[bits - 8];
-  };
-  Lookup<2>::Table table;
-  for (std::size_t i = 0; i < 256; ++i) table[i] = {value(i & 15), value(i >> 4)};
-  return std::make_shared<const Lookup<2>>(table);
-}
-
-// Several to a byte, the first in the lowest bits.
-template <std::size_t kBits, bool kSigned>
-std::shared_ptr<const Transform> DecodeIntegers() {
-  constexpr int kEnd = 1 << kBits;
-  typename Lookup<8 / kBits, std::int8_t>::Table table;
-  for (std::size_t i = 0; i < 256; ++i) {
-    for (std::size_t k = 0; k < 8 / kBits; ++k) {
-      const int code = static_cast<int>(i >> k * kBits) % kEnd;
-      table[i][k] = static_cast<std::int8_t>(kSigned && code >= kEnd / 2 ? code - kEnd : code);
-    }
-  }
-  return std::make_shared<const Lookup<8 / kBits, std::int8_t>>(table);
-}
 
 // The formats of ONNX's elements that share bytes; their shape counts elements.
 struct PackedFormat {
   std::string_view format, name;
-  std::shared_ptr<const Transform> (*decode)();
+  unsigned bits;
+  const std::array<float, 16>& values;
   DType decoded;
 };
+constexpr std::array<float, 16> kInt4 = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
+constexpr std::array<float, 16> kInt2 = {0, 1, -2, -1};
 constexpr PackedFormat kPacked[] = {
-    {"onnx.int4/1", "int4", DecodeIntegers<4, true>, DType::kI8},
-    {"onnx.uint4/1", "uint4", DecodeIntegers<4, false>, DType::kI8},
-    {"onnx.int2/1", "int2", DecodeIntegers<2, true>, DType::kI8},
-    {"onnx.uint2/1", "uint2", DecodeIntegers<2, false>, DType::kI8},
-    {"onnx.float4e2m1/1", "float4e2m1", DecodeE2m1, DType::kF32},
+    {"onnx.int4/1", "int4", 4, kInt4, DType::kI8},
+    {"onnx.uint4/1", "uint4", 4, kPlainValues, DType::kI8},
+    {"onnx.int2/1", "int2", 2, kInt2, DType::kI8},
+    {"onnx.uint2/1", "uint2", 2, kPlainValues, DType::kI8},
+    {"onnx.float4e2m1/1", "float4e2m1", 4, kE2m1Values, DType::kF32},
 };
 
 // The shape of packed elements by the attribute logical_shape, since the object's own counts bytes;
@@ -95,8 +74,8 @@ Status NotKnown(std::string_view what) {
 
 StatusOr<std::shared_ptr<const Transform>> DecoderOf(const ElementType& element) {
   const std::string_view name = Name(element);
-  if (name == "f4_e2m1") return DecodeE2m1();
-  if (name == "f8_e8m0") return DecodeE8m0();
+  if (const bool e2m1 = name == "f4_e2m1"; e2m1 || name == "f8_e8m0")
+    return std::make_shared<const SmallNumbers>(e2m1 ? 4 : 8, kE2m1Values, DType::kF32);
   if (element.dtype == DType::kBF16 || name.starts_with("f8_")) {
     auto made = MakeConversion(element, {DType::kF32, ""}, OnOverflow::kInf);
     if (!made.ok()) return NotKnown(name);
@@ -132,7 +111,8 @@ StatusOr<NumberForm> FormOf(const Object& object, std::size_t component) {
     form.stored = block->name;
     form.element = {DType::kF32, ""};
   } else if (is_packed) {
-    form.decode = packed->decode();
+    form.decode =
+        std::make_shared<const SmallNumbers>(packed->bits, packed->values, packed->decoded);
     form.stored = packed->name;
     form.element = {packed->decoded, ""};
     form.unit_numbers = form.decode->output_unit() / ByteWidth(packed->decoded);
