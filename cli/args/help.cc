@@ -54,17 +54,11 @@ void Fill(std::string& out, std::string_view text, std::size_t indent, std::size
   out.back() = '\n';
 }
 
-// Two columns; on a narrow terminal the right column goes below the left one.
 std::string Row(std::string row, std::string_view text, std::size_t columns) {
-  constexpr std::size_t kLeft = 24, kNarrow = 60, kBelow = 6;
-  const bool below = columns < kNarrow;
+  constexpr std::size_t kLeft = 24;
   row.insert(0, "  ");
-  if (below) {
-    row += "\n" + std::string(kBelow, ' ');
-  } else {
-    row.resize(std::max(row.size() + 2, kLeft), ' ');
-  }
-  Fill(row, text, below ? kBelow : kLeft, columns);
+  row.resize(std::max(row.size() + 2, kLeft), ' ');
+  Fill(row, text, kLeft, columns);
   return row;
 }
 
@@ -99,7 +93,7 @@ std::string ProgramHelp(std::size_t columns) {
 }  // namespace
 
 std::string HelpText(const Command* command) {
-  const std::size_t columns = std::clamp<std::size_t>(TerminalColumns(STDOUT_FILENO, 80), 20, 100);
+  const std::size_t columns = std::clamp<std::size_t>(TerminalColumns(STDOUT_FILENO, 80), 60, 100);
   if (command == nullptr) return ProgramHelp(columns);
   std::string usage = "Usage: ztstream " + std::string(command->name) + " [OPTION]...", rows;
   std::string_view group;

@@ -96,13 +96,14 @@ StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSo
   if (delta != nullptr) {
     ZT_ASSIGN_OR_RETURN(changed, delta->Change(plan, options));
   }
+  options.cancelled = &Interrupted();
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<Writer> writer,
                       Writer::Create(std::move(sink), std::move(options)));
-  const CancelsWriter by_signal(*writer);
   ZT_RETURN_IF_ERROR(delta == nullptr ? writer->AddSource(source, plan)
                                       : writer->AddSource(delta->source(), changed));
   ZT_RETURN_IF_ERROR(writer->Flush());
   if (delta != nullptr) ZT_RETURN_IF_ERROR(delta->Finish(*writer, whole));
+  if (Interrupted()) return Cancelled("interrupted");
   ZT_RETURN_IF_ERROR(writer->Finish());
   return writer;
 }
@@ -189,7 +190,7 @@ Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
         paths.push_back({{"path", FileEntryOf(*planned.object, 0).path}});
     }
   }
-  if (args.left_out != nullptr && !args.left_out->empty()) {
+  if (!args.left_out->empty()) {
     Json& left_out = out["left_out"] = Json::array();
     for (const LeftOut& each : *args.left_out)
       left_out.push_back({{"path", each.path}, {"why", each.why + AdviceText(args, each.advice)}});
@@ -338,13 +339,6 @@ Status CheckOutputName(const Args& args) {
   return OkStatus();
 }
 
-// True for /dev/null and the like, whose names cannot end in .zt.
-bool IsDevice(const std::string& path) {
-  std::error_code error;
-  return !IsUrl(path) && std::filesystem::exists(path, error) &&
-         !std::filesystem::is_regular_file(path, error);
-}
-
 StatusOr<std::unique_ptr<TensorSource>> OpenSource(const Args& args, const Rules& rules) {
   SourceOptions input = args.source_options();
   const SpecVersion spec = *ParseSpecVersion(args.spec);
@@ -457,10 +451,6 @@ Status Convert(const Args& args) {
   if (rules.plan.keep_encoding) {
     for (std::string& line : LostEncodings(*source, plan, args))
       warnings.push_back(std::move(line));
-  }
-  if (!args.output.empty() && args.output != "-" && !args.output.ends_with(".zt") && !shards &&
-      !IsDevice(args.output)) {
-    warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
   }
   const auto fails = [&](const Status& why) {
     if (!why.ok()) warnings.push_back("without --dry-run this fails: " + Worded(args, why));

@@ -87,7 +87,7 @@ StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const Te
 }
 
 void NoteLeftOut(const Args& args) {
-  if (args.quiet || args.left_out == nullptr || args.left_out->empty()) return;
+  if (args.quiet || args.left_out->empty()) return;
   if (args.verbose) {
     for (const LeftOut& each : *args.left_out)
       Note(each.path + ": left out: " + each.why + AdviceText(args, each.advice));

@@ -9,19 +9,6 @@ namespace zt::cli::internal {
 // True once a signal has asked the program to end. Everything that can be cancelled reads it.
 const std::atomic<bool>& Interrupted();
 
-// As long as it exists, a signal cancels the writer, from another thread. After an earlier signal,
-// the constructor cancels it.
-class CancelsWriter {
- public:
-  explicit CancelsWriter(Writer& writer);
-  ~CancelsWriter();
-  CancelsWriter(const CancelsWriter&) = delete;
-  CancelsWriter& operator=(const CancelsWriter&) = delete;
-
- private:
-  Writer& writer_;
-};
-
 // Marks the command's output as published: from now on a signal does not end the run, which reports
 // its result and ends by itself.
 void Completed();

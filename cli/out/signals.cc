@@ -22,17 +22,11 @@ std::atomic<bool> g_interrupted = false, g_complete = false;
 std::atomic<int> g_signal = 0;
 sigset_t g_awaited;  // the signals that Catch waits for, set before it runs
 std::mutex g_mutex;
-std::set<Writer*> g_writers;
 
 // The options of the command, which outlive the end of main. Guarded by g_mutex.
 Common& CommonOptions() {
   static Common* const options = new Common;
   return *options;
-}
-
-void CancelWriters() {
-  if (!g_interrupted) return;
-  for (Writer* const writer : g_writers) writer->Cancel(Cancelled("interrupted"));
 }
 
 // Locks Lines(), unless somebody is stuck while writing one.
@@ -51,10 +45,6 @@ void Catch(const sigset_t& set) {
   ::sigwait(&set, &signal);
   g_signal = signal;
   g_interrupted = true;
-  {
-    const std::lock_guard lock(g_mutex);
-    CancelWriters();
-  }
   for (bool waited = false;;) {
     const std::uint64_t begun = Publication::Begun();
     std::this_thread::sleep_for(std::chrono::seconds(2));
@@ -124,17 +114,6 @@ void InstallSignals() {
 namespace internal {
 
 const std::atomic<bool>& Interrupted() { return g_interrupted; }
-
-CancelsWriter::CancelsWriter(Writer& writer) : writer_(writer) {
-  const std::lock_guard lock(g_mutex);
-  g_writers.insert(&writer);
-  CancelWriters();
-}
-
-CancelsWriter::~CancelsWriter() {
-  const std::lock_guard lock(g_mutex);
-  g_writers.erase(&writer_);
-}
 
 bool Ended() {
   // One that has arrived and that Catch has not seen yet counts.

@@ -47,8 +47,10 @@ WriterOptions WithLimits(WriterOptions options) {
 }
 
 RangeOptions OptionsOf(const WriterOptions& options, const Record& record) {
-  RangeOptions out = {
-      .threads = options.threads, .memory_bytes = options.memory_bytes, .share = options.share};
+  RangeOptions out = {.threads = options.threads,
+                      .memory_bytes = options.memory_bytes,
+                      .share = options.share,
+                      .cancelled = options.cancelled};
   if (options.progress) {
     out.progress = [&options, &record](std::uint64_t) {
       options.progress({.bytes = record.bytes_done,

@@ -54,6 +54,8 @@ struct WriterOptions {
   std::vector<std::shared_ptr<Stage>> stages = {};
   // Called after each batch, by one thread at a time. Must not block for long.
   std::function<void(const Progress&)> progress = {};
+  // Set by another thread to stop: kCancelled. May be null. Writer::Cancel also wakes who waits.
+  const std::atomic<bool>* cancelled = nullptr;
 };
 
 // kInvalidArgument if Writer::Create would refuse the options.
