@@ -6,7 +6,7 @@ module;
 module zt.cli;
 
 import zt.std;
-import :inputs;
+import :paths;
 import :options;
 import :output;
 import :signals;

@@ -15,7 +15,6 @@ import :options;
 import :signals;
 import :output;
 import :rules;
-import :select;
 import zt.remote;
 
 namespace zt::cli {

@@ -10,7 +10,6 @@ import zt.std;
 import :options;
 import :output;
 import :rules;
-import :select;
 
 namespace zt::cli::internal {
 namespace {

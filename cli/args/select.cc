@@ -1,4 +1,4 @@
-// zt.cli:select — regular expressions are those of RE2, shell patterns those of fnmatch.
+// zt.cli:rules — regular expressions are those of RE2, shell patterns those of fnmatch.
 module;
 
 #include <fnmatch.h>
@@ -11,7 +11,7 @@ module zt.cli;
 import zt.std;
 import :options;
 import :output;
-import :select;
+import :rules;
 
 namespace zt::cli::internal {
 namespace {

@@ -8,11 +8,10 @@ module zt.cli;
 
 import zt.std;
 import :compare;
-import :files;
+import :conversion;
 import :numbers;
 import :options;
 import :rules;
-import :select;
 
 namespace zt::cli::internal {
 namespace {

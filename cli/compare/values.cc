@@ -1,4 +1,4 @@
-// zt.cli:values — compares elements; floats in blocks, by loops that the compiler vectorizes.
+// zt.cli:compare — compares elements; floats in blocks, by loops that the compiler vectorizes.
 module;
 
 #include "core/little_endian.h"
@@ -6,7 +6,7 @@ module;
 module zt.cli;
 
 import zt.std;
-import :values;
+import :compare;
 
 namespace zt::cli::internal {
 namespace {
@@ -124,11 +124,6 @@ struct ValueComparer::Scratch {
   std::vector<float> f32;
   std::vector<std::uint64_t> unlike;
 };
-
-Json NumberJson(double value) {
-  if (std::isfinite(value)) return value;
-  return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
-}
 
 void ValueCounts::Add(const ValueCounts& later) {
   differing += later.differing;

@@ -14,7 +14,7 @@ import zt.std;
 import :rules;
 import :options;
 import :conversion;
-import :outputs;
+import :paths;
 import :signals;
 
 namespace zt::cli::internal {

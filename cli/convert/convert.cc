@@ -7,14 +7,11 @@ module;
 module zt.cli;
 
 import zt.std;
-import :files;
+import :conversion;
 import :rules;
-import :select;
 import :shards;
 import :options;
-import :conversion;
-import :inputs;
-import :outputs;
+import :paths;
 import :signals;
 import zt.convert.composite;
 import zt.convert.delta;

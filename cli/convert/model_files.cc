@@ -1,4 +1,4 @@
-// zt.cli:files — the files of a model in plans and comparisons.
+// zt.cli:conversion — the files of a model in plans and comparisons.
 module;
 
 #include "core/status_macros.h"
@@ -6,7 +6,7 @@ module;
 module zt.cli;
 
 import zt.std;
-import :files;
+import :conversion;
 import :output;
 import zt.convert.files;
 import zt.open;

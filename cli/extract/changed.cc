@@ -1,4 +1,4 @@
-// zt.cli:changed — reads components through the transforms of a plan.
+// zt.cli:extraction — reads components through the transforms of a plan.
 module;
 
 #include "core/status_macros.h"
@@ -6,10 +6,9 @@ module;
 module zt.cli;
 
 import zt.std;
-import :changed;
+import :extraction;
 import :output;
 import :rules;
-import :select;
 import :conversion;
 
 namespace zt::cli::internal {

@@ -6,10 +6,9 @@ module;
 module zt.cli;
 
 import zt.std;
-import :changed;
 import :extraction;
-import :files;
-import :outputs;
+import :conversion;
+import :paths;
 import :signals;
 import zt.convert.delta;
 import zt.convert.diskdelta;

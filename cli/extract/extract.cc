@@ -8,13 +8,11 @@ module;
 module zt.cli;
 
 import zt.std;
-import :changed;
-import :options;
 import :extraction;
-import :files;
-import :select;
-import :inputs;
-import :outputs;
+import :options;
+import :conversion;
+import :rules;
+import :paths;
 import :signals;
 import zt.convert.npy;
 

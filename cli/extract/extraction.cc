@@ -11,7 +11,7 @@ module zt.cli;
 import zt.std;
 import :conversion;
 import :extraction;
-import :outputs;
+import :paths;
 import :signals;
 
 namespace zt::cli::internal {

@@ -7,9 +7,8 @@ module;
 module zt.cli;
 
 import zt.std;
-import :changed;
-import :output;
 import :extraction;
+import :output;
 import :shards;
 import zt.convert.files;
 import zt.convert.safetensors;

@@ -1,4 +1,4 @@
-// zt.cli:array — arrays as text, in lines of 75 columns as numpy has them, with the fewest digits
+// zt.cli:numbers — arrays as text, in lines of 75 columns as numpy has them, with the fewest digits
 // that mean each number; and as JSON.
 module;
 
@@ -7,8 +7,8 @@ module;
 module zt.cli;
 
 import zt.std;
-import :array;
-import :values;
+import :numbers;
+import :output;
 
 namespace zt::cli::internal {
 namespace {

@@ -14,10 +14,8 @@ import :listing;
 import :numbers;
 import :options;
 import :rules;
-import :select;
 import :shards;
-import :inputs;
-import :outputs;
+import :paths;
 import :signals;
 
 namespace zt::cli::internal {

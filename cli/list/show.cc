@@ -7,11 +7,9 @@ module zt.cli;
 
 import zt.std;
 import :output;
-import :array;
 import :numbers;
 import :options;
 import :rules;
-import :select;
 import :shards;
 import :signals;
 

@@ -1,4 +1,4 @@
-// zt.cli:array — slices: numpy's basic indexing, without new dimensions.
+// zt.cli:numbers — slices: numpy's basic indexing, without new dimensions.
 module;
 
 #include "core/status_macros.h"
@@ -6,7 +6,7 @@ module;
 module zt.cli;
 
 import zt.std;
-import :array;
+import :numbers;
 import :output;
 
 namespace zt::cli::internal {

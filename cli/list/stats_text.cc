@@ -3,7 +3,7 @@ module zt.cli;
 
 import zt.std;
 import :numbers;
-import :values;
+import :output;
 
 namespace zt::cli::internal {
 namespace {

@@ -63,6 +63,8 @@ Json Envelope(const Common& common, bool ok);
 // One line of JSON. Bytes that are not UTF-8 become replacement characters; JSON escapes all that
 // Printable escapes.
 std::string Dump(const Json& json);
+// A double in JSON, which has no NaN and no infinity: "nan", "inf", "-inf".
+Json NumberJson(double value);
 // Prints the result on standard output, or on standard error if standard output carries the output
 // file.
 Status PrintJson(const Common& common, const Json& json);

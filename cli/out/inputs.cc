@@ -1,4 +1,4 @@
-// zt.cli:inputs — the files that a command reads, which its outputs must not replace.
+// zt.cli:paths — the files that a command reads, which its outputs must not replace.
 module;
 
 #include <sys/stat.h>
@@ -8,7 +8,7 @@ module;
 module zt.cli;
 
 import zt.std;
-import :inputs;
+import :paths;
 import zt.convert.shards;
 import zt.open;
 

@@ -158,6 +158,11 @@ Json Envelope(const Common& common, bool ok) {
   return {{"schema", "ztstream/2"}, {"cmd", common.command}, {"ok", ok}};
 }
 
+Json NumberJson(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+}
+
 std::string Dump(const Json& json) { return OneLine(json) + "\n"; }
 
 Status PrintJson(const Common& common, const Json& json) {

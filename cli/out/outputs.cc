@@ -1,4 +1,4 @@
-// zt.cli:outputs — opens and writes outputs, and refuses those that cannot be.
+// zt.cli:paths — opens and writes outputs, and refuses those that cannot be.
 module;
 
 #include <unistd.h>
@@ -9,7 +9,7 @@ module zt.cli;
 
 import zt.std;
 import :output;
-import :outputs;
+import :paths;
 
 namespace zt::cli::internal {
 

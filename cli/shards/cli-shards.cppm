@@ -4,7 +4,7 @@ module zt.cli:shards;
 
 import zt.std;
 import :args;
-import :inputs;
+import :paths;
 import zt;
 import zt.convert.delta;
 

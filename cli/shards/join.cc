@@ -8,9 +8,8 @@ module zt.cli;
 import zt.std;
 import :shards;
 import :options;
-import :inputs;
-import :outputs;
-import :select;
+import :paths;
+import :rules;
 import :signals;
 import zt.convert.shards;
 

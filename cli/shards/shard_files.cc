@@ -9,8 +9,7 @@ module zt.cli;
 
 import zt.std;
 import :shards;
-import :inputs;
-import :outputs;
+import :paths;
 import :signals;
 import zt.convert.shards;
 

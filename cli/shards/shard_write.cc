@@ -8,11 +8,9 @@ module;
 module zt.cli;
 
 import zt.std;
-import :files;
-import :shards;
 import :conversion;
-import :inputs;
-import :outputs;
+import :shards;
+import :paths;
 import :signals;
 import zt.convert.delta;
 

@@ -6,15 +6,13 @@ module;
 module zt.cli;
 
 import zt.std;
-import :changed;
+import :extraction;
 import :compare;
-import :files;
+import :conversion;
 import :shards;
 import :options;
 import :rules;
-import :select;
-import :inputs;
-import :conversion;
+import :paths;
 import :signals;
 import zt.convert.composite;
 import zt.convert.delta;
