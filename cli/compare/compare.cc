@@ -338,7 +338,8 @@ class Comparer {
       return;
     }
     const std::uint64_t elements = pair.comparer.elements();
-    const Shape shape = IsDenseOrBlocks(*pair.object) ? pair.object->shape : Shape{elements};
+    Shape shape = IsDenseOrBlocks(*pair.object) ? pair.object->shape : Shape{elements};
+    if (pair.component->element.type.starts_with("complex")) shape.push_back(2);
     Add(pair.first.object, {.kind = DifferenceKind::kValues,
                             .tensor = Repeated(name),
                             .component = std::string(pair.component->role),
