@@ -15,6 +15,6 @@ int EndBySignal(int status);
 
 // Runs the command of a command line, given as words, prints results and errors, and returns the
 // exit status of the program.
-int Run(std::vector<std::string> words);
+int Run(const std::vector<std::string>& words);
 
 }  // namespace zt::cli

@@ -1,8 +1,7 @@
-// zt.cli:options — the command line: split into options and operands by getopt_long, checked
-// against the table, stored in Args.
+// zt.cli:options — the command line: split into options and operands, checked against the table,
+// stored in Args.
 module;
 
-#include <getopt.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -244,84 +243,57 @@ struct Line {
   }
 };
 
-// The options of all commands in the form of getopt_long. All rows with the same name take a value,
-// or none of them does.
-class Syntax {
- public:
-  Syntax() {
-    for (const Option& each : Options()) {
-      if (each.is_operand()) continue;
-      const int takes = each.is_flag()                 ? no_argument
-                        : each.value.starts_with("[=") ? optional_argument
-                                                       : required_argument;
-      names_.push_back(
-          {each.name.data(), takes, nullptr, kRows + static_cast<int>(&each - Options().data())});
-      if (each.letter == 0) continue;
-      letters_ += each.letter;
-      if (takes == required_argument) letters_ += ':';
-    }
-    names_.push_back({});
-  }
+// The row of an option by its name or letter, of any command: all rows with the same name take a
+// value, or none of them does. Null if there is none.
+const Option* FindOption(std::string_view name, char letter) {
+  const auto found = std::ranges::find_if(Options(), [&](const Option& each) {
+    return !each.is_operand() && (letter == 0 ? each.name == name : each.letter == letter);
+  });
+  return found == Options().end() ? nullptr : &*found;
+}
 
-  // The code of the next word: of an option, 1 for an operand, '?' or ':' for an error; -1 after
-  // the last word.
-  int Next(std::vector<char*>& argv) const {
-    return ::getopt_long(static_cast<int>(argv.size()) - 1, argv.data(), letters_.c_str(),
-                         names_.data(), nullptr);
-  }
-  static const Option* Find(int code) {
-    if (code >= kRows) return &Options()[static_cast<std::size_t>(code - kRows)];
-    const auto found = std::ranges::find(Options(), static_cast<char>(code), &Option::letter);
-    return code == 0 || found == Options().end() ? nullptr : &*found;
-  }
-
- private:
-  // Codes of rows are larger than the letters.
-  static constexpr int kRows = 256;
-  // "-" makes getopt_long return operands in their order, ":" makes it distinguish a missing value
-  // from an unknown option.
-  std::string letters_ = "-:";
-  std::vector<option> names_;
-};
-
-StatusOr<Line> Scan(std::vector<std::string> words) {
-  const Syntax syntax;
-  words.insert(words.begin(), "ztstream");
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
+StatusOr<Line> Scan(const std::vector<std::string>& words) {
   Line line;
   const Option* many = nullptr;  // the option that takes the following words
-  ::opterr = 0;
-  ::optind = 1;
-  for (int at = 1, code; (code = syntax.Next(argv)) != -1; at = ::optind) {
-    const std::string& word = words[static_cast<std::size_t>(at)];
-    if (code == 1 && many != nullptr) {
-      line.options.push_back({many, word, word});
+  bool only_operands = false;    // after "--"
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    const std::string& word = words[at];
+    if (word == "--" && !only_operands) {
+      only_operands = true;
+      many = nullptr;
       continue;
     }
-    if (code == 1) {
+    if (only_operands || word.size() < 2 || word[0] != '-') {
       std::error_code error;
-      if (words[static_cast<std::size_t>(at - 1)] == "--zstd" && ParseZstd(word) &&
+      if (!only_operands && at > 0 && words[at - 1] == "--zstd" && ParseZstd(word) &&
           !std::filesystem::exists(word, error))
         return Refuse("--zstd takes its level after '=': --zstd=" + word, FindCommand("convert"));
-      line.operands.push_back(word);
+      if (many == nullptr) line.operands.push_back(word);
+      if (many != nullptr) line.options.push_back({many, word, word});
       continue;
     }
-    const Option* const option = Syntax::Find(code == ':' || code == '?' ? ::optopt : code);
-    // getopt_long also accepts the start of a name.
-    const bool whole = !word.starts_with("--") ||
-                       (option != nullptr && word.substr(2, word.find('=') - 2) == option->name);
-    if (option == nullptr || !whole) return RefuseOption(word, line.command());
-    if (code == ':')
-      return Refuse(word + " needs a value, " + std::string(option->value), line.command());
-    if (code == '?') return Refuse(Spelt(*option) + " takes no value", line.command());
-    line.options.push_back(
-        {option, word, ::optarg == nullptr ? "1" : ::optarg});  // --zstd is --zstd=1
-    many = option->many() ? option : nullptr;
+    const bool is_long = word[1] == '-';
+    for (std::size_t begin = is_long ? 2 : 1, end; begin < word.size(); begin = end) {
+      end = is_long ? std::min(word.find('='), word.size()) : begin + 1;
+      const Option* const option =
+          FindOption(word.substr(begin, end - begin), is_long ? '\0' : word[begin]);
+      if (option == nullptr) return RefuseOption(word, line.command());
+      std::string value = "1";  // --zstd is --zstd=1
+      if (option->is_flag()) {
+        if (is_long && end < word.size())
+          return Refuse(Spelt(*option) + " takes no value", line.command());
+      } else if (end < word.size()) {
+        value = word.substr(is_long ? end + 1 : end);
+        end = word.size();
+      } else if (!option->value.starts_with("[=")) {
+        if (at + 1 == words.size())
+          return Refuse(word + " needs a value, " + std::string(option->value), line.command());
+        value = words[++at];
+      }
+      line.options.push_back({option, word, value});
+      many = option->many() ? option : nullptr;
+    }
   }
-  for (auto at = static_cast<std::size_t>(::optind); at < words.size(); ++at)
-    line.operands.push_back(words[at]);
   return line;
 }
 
@@ -492,11 +464,11 @@ bool OutputIsStandard(std::span<const std::string> words) {
   return false;
 }
 
-Status Parse(std::vector<std::string> words, Args& args) {
+Status Parse(const std::vector<std::string>& words, Args& args) {
   args.json = std::ranges::find(words, "--json") != words.end();
   args.product_on_output = OutputIsStandard(words);
   if (!words.empty() && !words.front().starts_with('-')) args.command = Shown(words.front());
-  ZT_ASSIGN_OR_RETURN(Line line, Scan(std::move(words)));
+  ZT_ASSIGN_OR_RETURN(Line line, Scan(words));
   for (const Given& each : line.options) {
     args.version = args.version || each.option->name == "version";
     args.help = args.help || each.option->name == "help";
@@ -571,9 +543,9 @@ int RunParsed(const Args& args) {
 
 }  // namespace
 
-int Run(std::vector<std::string> words) {
+int Run(const std::vector<std::string>& words) {
   Args args;
-  if (const Status parsed = Parse(std::move(words), args); !parsed.ok()) return Fail(args, parsed);
+  if (const Status parsed = Parse(words, args); !parsed.ok()) return Fail(args, parsed);
   args.store = StoreOf(args);
   SetCommon(args);
   try {
