@@ -97,17 +97,6 @@ StatusOr<Plan> PlanOf(const TensorSource& source, const std::set<std::string>& n
   return MakePlan(source, options);
 }
 
-// True if the sample has floats that byte planes suit.
-StatusOr<bool> HasPlanes(const TensorSource& source, const std::set<std::string>& names) {
-  ZstdOptions zstd;
-  ZT_ASSIGN_OR_RETURN(const Plan plan, PlanOf(source, names, kPlanes, zstd));
-  return std::ranges::any_of(plan.objects, [](const PlannedObject& object) {
-    return std::ranges::any_of(object.components, [](const PlannedComponent& component) {
-      return component.storage.encoding == Encoding::kPlanes;
-    });
-  });
-}
-
 // Bytes that no disk shrinks.
 std::vector<std::byte> Noise(std::size_t size) {
   std::vector<std::byte> noise(size);
@@ -172,9 +161,7 @@ class Bench {
     ZT_ASSIGN_OR_RETURN(const double again, Convert(kRead, DiscardSink()));
     // Of another model, or what a first reading waits for, nothing is in memory.
     report_.from_disk = report_.all_bytes > report_.input_bytes || first > 1.5 * again;
-    std::vector<Work> ways = {RawOf(source_), kZstd, kHuffman};
-    ZT_ASSIGN_OR_RETURN(const bool planes, HasPlanes(source_, names_));
-    if (planes) ways.push_back(kPlanes);
+    const std::vector<Work> ways = {RawOf(source_), kZstd, kHuffman, kPlanes};
     // The rows of each way are at its number, after those two.
     std::vector<Row>& rows = report_.rows;
     rows.push_back({.name = report_.from_disk ? "read from disk" : "read from memory"});

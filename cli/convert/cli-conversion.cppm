@@ -25,9 +25,6 @@ StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSo
                                             DeltaMaker* delta = nullptr, bool whole = true);
 // The warnings of values that were changed by the conversion.
 std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings, const Plan& plan);
-// Prints these, and appends them to `warnings`, an array.
-void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
-            Json& warnings);
 Json ToJson(const std::vector<NumericFinding>& findings);
 
 // Estimates the size of the file that `plan` makes, from a sample of its input, at most 32 MiB.

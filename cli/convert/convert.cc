@@ -78,14 +78,6 @@ std::vector<std::string> WarningsOf(const std::vector<NumericFinding>& findings,
   return lines;
 }
 
-void Report(const Common& common, const std::vector<NumericFinding>& findings, const Plan& plan,
-            Json& warnings) {
-  for (std::string& line : WarningsOf(findings, plan)) {
-    if (!common.quiet) Warn(line);
-    warnings.push_back(std::move(line));
-  }
-}
-
 StatusOr<std::unique_ptr<Writer>> WriteFile(std::unique_ptr<Sink> sink, TensorSource& source,
                                             const Plan& plan, WriterOptions options,
                                             DeltaMaker* delta, bool whole) {
@@ -361,7 +353,10 @@ Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOpt
   bar.End();
   Json json = args.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
   if (delta != nullptr) json["base"] = DeltaJson(args, delta->Count(plan));
-  Report(args, writer->numeric_findings(), plan, json["warnings"]);
+  for (const std::string& line : WarningsOf(writer->numeric_findings(), plan)) {
+    if (!args.quiet) Warn(line);
+    json["warnings"].push_back(line);
+  }
   if (args.json) {
     json["output"]["bytes"] = writer->file_bytes();
     json["timing"] = {{"wall_s", bar.seconds()}};

@@ -102,11 +102,4 @@ std::vector<NumericFinding> ChangedSource::Findings() const {
   return findings;
 }
 
-void ReportChanges(const Args& args, const ChangedSource& changed,
-                   std::vector<std::string>& warnings) {
-  Json lines = Json::array();
-  Report(args, changed.Findings(), changed.plan(), lines);
-  for (const Json& line : lines) warnings.push_back(line.get<std::string>());
-}
-
 }  // namespace zt::cli::internal

@@ -55,10 +55,6 @@ class ChangedSource final : public WrappedSource {
   std::map<ComponentId, Counts> counts_;  // under mutex_
 };
 
-// Warns of values that were changed by the conversion, and appends the warnings to `warnings`.
-void ReportChanges(const Args& args, const ChangedSource& changed,
-                   std::vector<std::string>& warnings);
-
 // A file of a folder.
 struct NamedLayout {
   std::string path;  // in it
@@ -88,21 +84,21 @@ class ExtractRun {
   // Writes files of the folder and the folders that they lie in, several at a time. `shown`: their
   // number is, with the progress.
   Status WriteLayouts(std::span<const NamedLayout> files, FolderSink& folder, bool shown);
-  // Writes the layout.
-  Status WriteLayout(const FileLayout& layout, Sink& sink);
+  // Writes the layout: one of `files`, unless that is 0, whose `share` may say how.
+  Status WriteLayout(const FileLayout& layout, Sink& sink, const Share* share = nullptr,
+                     std::size_t files = 0);
 
   // Prints the result, or the plan with --dry-run. `changed` is the source if rules changed it, else null.
   Status Print(Json output, std::span<const std::uint32_t> selected, std::uint64_t files,
                const ChangedSource* changed);
 
  private:
-  Status WriteLayout(const FileLayout& layout, Sink& sink, const Share* share, std::size_t files);
-
   const Args& args_;
   TensorSource& source_;
   std::vector<std::string> warnings_;
   ProgressBar bar_;
   std::uint64_t bytes_ = 0, read_ = 0;
+  std::vector<ComponentId> components_;  // that layouts have
 };
 
 // Writes the selected objects and the model's files as a folder. If the attribute ztstream.folder

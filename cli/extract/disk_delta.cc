@@ -20,12 +20,6 @@ namespace {
 // Tensors of a file, in bytes, unless --shard-size says it: each file is written by one thread.
 constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 30;
 
-std::string SixDigits(std::uint64_t number) {
-  std::string text = std::to_string(number);
-  if (text.size() < 6) text.insert(0, 6 - text.size(), '0');
-  return text;
-}
-
 // The versions are the numbers in the names of the folder and the base; of a base that is named
 // otherwise, the one before.
 StatusOr<DiskDeltaOptions> OptionsOf(const Args& args, const std::string& base) {
@@ -44,7 +38,7 @@ StatusOr<DiskDeltaOptions> OptionsOf(const Args& args, const std::string& base) 
   std::string below = BaseName(base);
   if (below.ends_with(".zt")) below.resize(below.size() - 3);
   const auto known = VersionStem(below) == VersionStem(name) ? VersionNumber(below) : std::nullopt;
-  options.versions = {SixDigits(*number), SixDigits(known.value_or(*number - 1))};
+  options.versions = {PartText(*number, 6), PartText(known.value_or(*number - 1), 6)};
   if (known && *known >= *number)
     return WithFile(InvalidArgument("version " + options.versions.version +
                                     " does not follow that of the base, " + Quote(base)),
@@ -124,7 +118,7 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
       run.WriteFolder({.whole = true, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
         ZT_RETURN_IF_ERROR(RunNumbered(
             cut.size(), at_once, [&](std::uint64_t number, const Share& share) -> Status {
-              const std::string file = "model-" + SixDigits(number + 1) + ".safetensors";
+              const std::string file = "model-" + PartText(number + 1, 6) + ".safetensors";
               const std::string staged = folder.Staged(file);
               ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
                                   OpenSink(staged, folder.StagedOptions(file)));

@@ -192,18 +192,6 @@ StatusOr<std::vector<NamedLayout>> LayOut(const TensorSource& source,
   return outputs;
 }
 
-// Announces to a remote source all ranges that will be read.
-void Announce(const Args& args, TensorSource& source, const std::vector<NamedLayout>& outputs) {
-  if (!IsUrl(args.file())) return;
-  std::vector<ComponentId> components;
-  for (const NamedLayout& output : outputs) {
-    for (const LayoutPiece& piece : output.layout.pieces) {
-      if (piece.bytes > 0) components.push_back(piece.source);
-    }
-  }
-  source.WillRead(components);
-}
-
 // Writes each output to a file of its own; `read` is null if nothing is replaced.
 Status WriteFolder(const Args& args, const std::vector<NamedLayout>& outputs, const FilesRead* read,
                    ExtractRun& run) {
@@ -233,7 +221,6 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
   WarnAll(args, warnings);
   ExtractRun run(args, source, std::move(warnings));
   for (const NamedLayout& output : outputs) run.Expect(output.layout);
-  Announce(args, source, outputs);
   ZT_RETURN_IF_ERROR(target.folder ? WriteFolder(args, outputs, read, run)
                                    : run.WriteFile([&](Sink& sink) {
                                        return run.WriteLayout(outputs.front().layout, sink);

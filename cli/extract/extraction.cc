@@ -25,11 +25,15 @@ void ExtractRun::Expect(std::uint64_t bytes, std::uint64_t read) {
 
 void ExtractRun::Expect(const FileLayout& layout) {
   Expect(layout.bytes);
-  for (const LayoutPiece& piece : layout.pieces) read_ += piece.bytes;
+  for (const LayoutPiece& piece : layout.pieces) {
+    read_ += piece.bytes;
+    if (piece.bytes > 0) components_.push_back(piece.source);
+  }
 }
 
 Status ExtractRun::WriteFile(const std::function<Status(Sink&)>& write) {
   if (args_.dry_run) return OkStatus();
+  source_.WillRead(components_);
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
                       OpenSink(args_.output, {.overwrite = args_.force, .sync = !args_.no_sync}));
   ZT_RETURN_IF_ERROR(write(*sink));
@@ -43,6 +47,7 @@ Status ExtractRun::WriteFile(const std::function<Status(Sink&)>& write) {
 Status ExtractRun::WriteFolder(const FolderSinkOptions& options,
                                const std::function<Status(FolderSink&)>& write) {
   if (args_.dry_run) return OkStatus();
+  source_.WillRead(components_);
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<FolderSink> folder,
                       FolderSink::Create(args_.output, options));
   ZT_RETURN_IF_ERROR(folder->Reserve(bytes_));
@@ -56,12 +61,8 @@ Status ExtractRun::WriteFolder(const FolderSinkOptions& options,
 
 Status ExtractRun::WriteLayouts(std::span<const NamedLayout> files, FolderSink& folder,
                                 bool shown) {
-  std::vector<ComponentId> read;
-  for (const NamedLayout& file : files) {
-    for (const LayoutPiece& piece : file.layout.pieces) read.push_back(piece.source);
-  }
   return RunNumbered(
-      files.size(), FilesAtOnce(args_, source_, read, 0),
+      files.size(), FilesAtOnce(args_, source_, components_, 0),
       [&](std::uint64_t number, const Share& share) -> Status {
         if (Interrupted()) return Cancelled("interrupted");
         const auto& [path, layout, executable] = files[number];
@@ -82,10 +83,6 @@ Status ExtractRun::WriteLayouts(std::span<const NamedLayout> files, FolderSink& 
           return OkStatus();
         return WithFile(IoError(errno, "cannot make it executable"), sink->name());
       });
-}
-
-Status ExtractRun::WriteLayout(const FileLayout& layout, Sink& sink) {
-  return WriteLayout(layout, sink, nullptr, 0);
 }
 
 Status ExtractRun::WriteLayout(const FileLayout& layout, Sink& sink, const Share* share,
@@ -123,7 +120,11 @@ Status ExtractRun::Print(Json output, std::span<const std::uint32_t> selected, s
                                 (files > 0 ? ", " + Counted(files, "file") : "") + ", " +
                                 HumanBytes(read_) + " in, " + HumanBytes(bytes_) + " out\n");
   }
-  if (changed != nullptr) ReportChanges(args_, *changed, warnings_);
+  if (changed != nullptr) {
+    const std::vector<std::string> lines = WarningsOf(changed->Findings(), changed->plan());
+    WarnAll(args_, lines);
+    warnings_.insert(warnings_.end(), lines.begin(), lines.end());
+  }
   if (!args_.json) {
     if (!args_.quiet)
       Note(SummaryText(args_.output, tensors, read_, bytes_, bar_.seconds(), files));

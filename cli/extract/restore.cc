@@ -149,11 +149,11 @@ std::string NewName(const Group& group, std::size_t number, std::size_t count) {
   return group.stem + "-" + PartText(number) + "-of-" + PartText(count) + std::string(kSuffix);
 }
 
-// The index of the files in one folder, as transformers write it.
-std::string IndexText(const TensorSource& source, const std::vector<Selection>& parts,
-                      std::span<const NamedLayout> files) {
+// The index of the files in one folder.
+std::string TextOfIndex(const TensorSource& source, const std::vector<Selection>& parts,
+                        std::span<const NamedLayout> files) {
   std::uint64_t total = 0;
-  Json map = Json::object();
+  nlohmann::json map = nlohmann::json::object();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (const std::uint32_t index : parts[i]) {
       const Object& object = source.objects()[index];
@@ -161,8 +161,7 @@ std::string IndexText(const TensorSource& source, const std::vector<Selection>& 
       map[object.name] = fs::path(files[i].path).filename().string();
     }
   }
-  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", std::move(map)}};
-  return index.dump(2) + "\n";
+  return IndexText({{"total_size", total}}, map);
 }
 
 Status PlanGroup(const TensorSource& source, const Group& group, std::uint64_t most,
@@ -175,7 +174,7 @@ Status PlanGroup(const TensorSource& source, const Group& group, std::uint64_t m
   }
   if (plan.warnings.empty()) plan.warnings = plan.weights[before].layout.warnings;
   if (parts.size() == 1) return OkStatus();
-  const std::string text = IndexText(source, parts, std::span(plan.weights).subspan(before));
+  const std::string text = TextOfIndex(source, parts, std::span(plan.weights).subspan(before));
   const auto bytes = std::as_bytes(std::span(text));
   plan.indices.push_back({group.stem + std::string(kIndexSuffix),
                           {.end = {bytes.begin(), bytes.end()}, .bytes = text.size()}});

@@ -312,7 +312,8 @@ std::string StatsTableText(const Listing& listing, const TextOptions& options) {
 
 namespace {
 
-constexpr std::size_t kDeepest = 16;  // what has more parts stays together: names come from files
+constexpr std::size_t kMostRanges = 6;  // of numbers in a name
+constexpr std::size_t kDeepest = 16;    // what has more parts stays together: names come from files
 
 struct Node {
   std::string_view part;                 // of the name; its parents' come before
@@ -393,7 +394,7 @@ std::vector<Group> GroupsOf(const Node& node) {
   std::vector<Group> groups;
   std::map<std::tuple<std::size_t, std::uint64_t, std::uint64_t, std::uint64_t>, std::size_t> known;
   for (const auto& child : node.children) {
-    if (IsNumber(child->part) && child->object == nullptr) {
+    if (ParseNumber(child->part) && child->object == nullptr) {
       const auto [group, added] =
           known.emplace(std::tuple(child->likeness, child->tensors, child->tied, child->parameters),
                         groups.size());
@@ -407,25 +408,6 @@ std::vector<Group> GroupsOf(const Node& node) {
   return groups;
 }
 
-// "0-5", "1, 2, 4, 5", "0-3, 7": numbers in their order; of many ranges the first ones.
-std::string NumbersText(const Group& group) {
-  constexpr std::size_t kMost = 6;  // ranges
-  const auto number = [&](std::size_t i) { return ParseNumber(group[i]->part); };
-  std::string out;
-  std::size_t ranges = 0;
-  for (std::size_t begin = 0, end; begin < group.size(); begin = end) {
-    for (end = begin + 1; end < group.size(); ++end) {
-      const auto last = number(end - 1), next = number(end);
-      if (!last || !next || *next != *last + 1) break;
-    }
-    if (end - begin == 2) end = begin + 1;  // two are named both
-    if (++ranges > kMost) return out + ", ... " + std::string(group.back()->part);
-    out += (out.empty() ? "" : ", ") + std::string(group[begin]->part);
-    if (end - begin > 1) out += "-" + std::string(group[end - 1]->part);
-  }
-  return out;
-}
-
 std::string SumText(const Node& node) {
   std::string out = Counted(node.tensors, "tensor");
   if (node.tied > 0) out += " (" + std::to_string(node.tied) + " tied)";
@@ -436,8 +418,10 @@ std::string SumText(const Node& node) {
 void Draw(const Node& node, std::size_t depth, Rows& out) {
   for (const Group& group : GroupsOf(node)) {
     const Node* child = group.front();
-    std::string name = NumbersText(group);
-    if (group.size() == 1) name = child->part;
+    std::vector<std::uint64_t> numbers;
+    for (const Node* const each : group) numbers.push_back(ParseNumber(each->part).value_or(0));
+    std::string name(child->part);
+    if (group.size() > 1) name = RangesText(numbers, ", ", kMostRanges);
     const bool chain = name.find(", ") == name.npos;  // then what follows belongs to all of it
     while (chain && child->object == nullptr &&
            child->children.size() == 1) {  // no line for each of a chain

@@ -77,6 +77,13 @@ std::string HumanRate(double bytes_per_second);
 std::string HumanSeconds(double seconds);
 // "1,234,567".
 std::string Grouped(std::uint64_t number);
+// "00001".
+std::string PartText(std::uint64_t number, int digits = 5);
+// "2, 5-7": ascending numbers; of more than `most` ranges the first, and the last number.
+std::string RangesText(std::span<const std::uint64_t> numbers, std::string_view between = ", ",
+                       std::size_t most = std::string::npos);
+// The text of an index.json of shards, as transformers writes it.
+std::string IndexText(const nlohmann::json& metadata, const nlohmann::json& weight_map);
 
 // The last line of a command that wrote something: "OUT: 3 tensors, 1.00 MiB in, 1.00 MiB out, 0.10
 // s, 10 MiB/s". It mentions files of the model if there are any.

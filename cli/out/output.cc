@@ -198,6 +198,28 @@ std::string Grouped(std::uint64_t number) {
   return out;
 }
 
+std::string PartText(std::uint64_t number, int digits) {
+  char text[24];
+  std::snprintf(text, sizeof text, "%0*llu", digits, static_cast<unsigned long long>(number));
+  return text;
+}
+
+std::string RangesText(std::span<const std::uint64_t> numbers, std::string_view between,
+                       std::size_t most) {
+  std::string out;
+  for (std::size_t begin = 0, end, ranges = 0; begin < numbers.size(); begin = end, ++ranges) {
+    if (ranges == most) return out + ", ... " + std::to_string(numbers.back());
+    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+    out += (ranges == 0 ? "" : std::string(between)) + std::to_string(numbers[begin]);
+    if (end - begin > 1) out += "-" + std::to_string(numbers[end - 1]);
+  }
+  return out;
+}
+
+std::string IndexText(const nlohmann::json& metadata, const nlohmann::json& weight_map) {
+  return nlohmann::json{{"metadata", metadata}, {"weight_map", weight_map}}.dump(2) + "\n";
+}
+
 std::string SummaryText(const std::string& output, std::uint64_t tensors, std::uint64_t bytes_in,
                         std::uint64_t bytes_out, double seconds, std::uint64_t files) {
   return output + ": " + Counted(tensors, "tensor") + ", " +

@@ -45,8 +45,6 @@ Plan PlanOfShard(const Plan& plan, const ShardPlan& cut, std::uint64_t number);
 
 // "DIR/model-00001-of-00008.zt" for the output "DIR/model.zt".
 std::string ShardPath(const std::string& output, std::uint64_t number, std::uint64_t count);
-// "00001".
-std::string PartText(std::uint64_t number);
 
 // The digest for the whole file of a shard: SHA-256 if its components have SHA-256 digests, else
 // XXH3, which is as fast as memory.

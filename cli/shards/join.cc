@@ -133,23 +133,15 @@ StatusOr<Weights> FindWeights(const std::map<std::uint64_t, ShardFile>& shards) 
   return weights;
 }
 
-// The text of the index, with a line for each tensor in the order of names, like the indexes of
-// other writers.
-std::string IndexText(const std::map<std::uint64_t, ShardFile>& shards, const Weights& weights,
-                      const JoinResult& joined) {
-  Json files = Json::object();
+std::string TextOfIndex(const std::map<std::uint64_t, ShardFile>& shards, const Weights& weights,
+                        const JoinResult& joined) {
+  nlohmann::json files = nlohmann::json::object(), map = files;
   for (const auto& [number, shard] : shards)
     files[shard.name] = {{"size", shard.bytes}, {"digest", shard.digest}};
-  const Json metadata = {{"total_size", joined.bytes},
-                         {"ztstream", {{"plan", joined.plan}, {"shards", std::move(files)}}}};
-  std::string text = "{\n\"metadata\": " + metadata.dump() + ",\n\"weight_map\": {";
-  std::string_view between = "\n";
-  for (const auto& [tensor, shard] : weights) {
-    text += between;
-    text += Json(tensor).dump() + ": " + Json(shard->name).dump();
-    between = ",\n";
-  }
-  return text + "\n}\n}\n";
+  for (const auto& [tensor, shard] : weights) map[std::string(tensor)] = shard->name;
+  return IndexText({{"total_size", joined.bytes},
+                    {"ztstream", {{"plan", joined.plan}, {"shards", std::move(files)}}}},
+                   map);
 }
 
 // The bytes of the root (2.0 §7): a file of the version of the shards that names them and their
@@ -193,17 +185,6 @@ Status WriteIndex(const std::string& path, std::string_view text, const FileSink
   if (written.code() != StatusCode::kAlreadyExists) return written;
   const auto same = Holds(path, text);  // another run may have written it
   return same.ok() && *same ? OkStatus() : written;
-}
-
-// The numbers in the form of Slurm's --array: "2,5-7".
-std::string ArrayText(std::span<const std::uint64_t> numbers) {
-  std::string out;
-  for (std::size_t begin = 0, end; begin < numbers.size(); begin = end) {
-    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
-    out += (out.empty() ? "" : ",") + std::to_string(numbers[begin]);
-    if (end - begin > 1) out += "-" + std::to_string(numbers[end - 1]);
-  }
-  return out;
 }
 
 Status CheckWhole(const std::map<std::uint64_t, ShardFile>& shards, const JoinResult& joined) {
@@ -263,7 +244,7 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
   if (Traits(version).shard_table) {
     ZT_ASSIGN_OR_RETURN(text, RootText(shards, joined));
   } else {
-    text = IndexText(shards, weights, joined);
+    text = TextOfIndex(shards, weights, joined);
   }
   ZT_RETURN_IF_ERROR(WriteIndex(joined.path, text, options));
   return joined;
@@ -309,7 +290,7 @@ Status Join(const Args& args) {
   if (args.missing) {
     ZT_ASSIGN_OR_RETURN(const auto shards, ReadShards(inputs));
     const JoinResult joined = Summarize(shards);
-    const std::string array = ArrayText(joined.missing);
+    const std::string array = RangesText(joined.missing, ",");  // as Slurm's --array takes it
     if (!args.json) return Print(array.empty() ? "" : array + "\n");
     Json json = Envelope(args, true);
     json["shards"] = joined.shards;

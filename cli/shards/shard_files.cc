@@ -45,12 +45,6 @@ StatusOr<ShardState> CheckIsShard(const std::string& path, const ShardStamp& sta
 
 }  // namespace
 
-std::string PartText(std::uint64_t number) {
-  char text[24];
-  std::snprintf(text, sizeof text, "%05llu", static_cast<unsigned long long>(number));
-  return text;
-}
-
 std::string ShardPath(const std::string& output, std::uint64_t number, std::uint64_t count) {
   std::string_view stem = output;
   if (stem.ends_with(".zt")) stem.remove_suffix(3);  // a dry run takes any name

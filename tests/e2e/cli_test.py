@@ -1042,14 +1042,13 @@ class Inspect(support.EndToEnd):
         names = ("net/a", "net/b.w", "net/b/w", "x.0/w", "x.1/w")
         source = self.safetensors("n.safetensors", {name: ("F32", [1], bytes(4)) for name in names})
         self.assertEqual(self.succeed("inspect", "--tree", source).decode().splitlines()[1:], [
-            "net     3 tensors, 3 parameters, 12 B",
-            "  a     f32 [1]  4 B",
-            "  b     2 tensors, 2 parameters, 8 B",
-            "    w   f32 [1]  4 B",
-            "    w   f32 [1]  4 B",
-            "x       2 tensors, 2 parameters, 8 B",
-            "  0, 1  2 alike, each 1 tensor, 1 parameter, 4 B",
-            "    w   f32 [1]  4 B"])
+            "net      3 tensors, 3 parameters, 12 B",
+            "  a      f32 [1]  4 B",
+            "  b      2 tensors, 2 parameters, 8 B",
+            "    w    f32 [1]  4 B",
+            "    w    f32 [1]  4 B",
+            "x        2 tensors, 2 parameters, 8 B",
+            "  0-1/w  2 alike, each 1 tensor, 1 parameter, 4 B"])
 
     def test_tied_tensors_count_once(self):
         text = self.succeed("inspect", DATA / "torch/tied.pt").decode()
@@ -1072,8 +1071,8 @@ class Inspect(support.EndToEnd):
             return [line.split("  ")[1] for line in lines if re.match(r"  \d", line)]
         self.assertEqual(tree([0, 3, 4, 5, 1, 2]), ["0-5"])
         self.assertEqual(tree([0, 3, 4, 5, 1, 2], shuffled=(3, 5)), ["0-5"])
-        self.assertEqual(tree([0, 3, 4, 5, 1, 2], odd=(0, 3)), ["0, 3", "1, 2, 4, 5"])
-        self.assertEqual(tree([10, 9, 2, 1, 0, 30]), ["0-2, 9, 10, 30"])
+        self.assertEqual(tree([0, 3, 4, 5, 1, 2], odd=(0, 3)), ["0, 3", "1-2, 4-5"])
+        self.assertEqual(tree([10, 9, 2, 1, 0, 30]), ["0-2, 9-10, 30"])
         self.assertEqual(tree(range(0, 30, 2)), ["0, 2, 4, 6, 8, 10, ... 28"])
 
 

@@ -634,6 +634,7 @@ def extract(to):
 
 TO_EXTRACT = [*extract("npz"), "-n"]
 FOLDER = ["extract", "{}", "-o", "back/", "-f", "--no-sync"]
+INDEXED = ["extract", "{}", "-o", "new/", "--to", "safetensors", "--shard-size", "4KiB", "-n"]
 
 
 class Some:
@@ -690,7 +691,7 @@ CASES = [
     (cells_of_one_index, 1000, [VERIFY, AS_2_0, CANONICAL]), (torch_tensors_of_one_dict, 8000, [INSPECT, CONVERT]),
     (elements_in_disorder, 1 << 20, [VERIFY, LITTLE]),
     (metadata, 40000, [*FOREIGN, SHARDED, PIPED, extract("safetensors")]), (tensors, 30000, [*FOREIGN, PIPED, CANONICAL, extract("safetensors"), extract("npz")]),
-    (shards, 1000, [*FOREIGN, extract("safetensors")]), (tensors, 1500, [SHARDS, TREE, PAGE]), (tensors, 15000, [NAMES, SORTED, WORDY, TO_EXTRACT]), (renamed_tensors, 8000, [ALL_DIFFER]),
+    (shards, 1000, [*FOREIGN, extract("safetensors")]), (tensors, 1500, [SHARDS, TREE, PAGE]), (tensors, 15000, [NAMES, SORTED, WORDY, TO_EXTRACT, INDEXED]), (renamed_tensors, 8000, [ALL_DIFFER]),
     (objects_of_2_0, 20000, [*ZT, CANONICAL, ID]),
     (objects, 20000, [*ZT, extract("safetensors"), extract("npz")]), (components, 20000, [*ZT]), (attributes, 40000, [*ZT, extract("safetensors")]),
     (attributed, 15000, [*ZT, extract("npz")]), (frames, 300000, [*ZT, extract("npz")]), (frames_with_table, 60000, [*ZT, extract("npz")]),
