@@ -41,21 +41,17 @@ const Command* FindCommand(std::string_view name) {
   return found == Commands().end() ? nullptr : &*found;
 }
 
-// The number of insertions, deletions, replacements and swaps of neighbouring characters that turn
-// one word into the other; `most` + 1 if there are more than `most`.
-std::size_t Distance(std::string_view a, std::string_view b, std::size_t most) {
+// The length of what is between the beginning and the end that two words share.
+std::size_t Distance(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty() && a.front() == b.front()) {
     a.remove_prefix(1);
     b.remove_prefix(1);
   }
-  if (a.empty() || b.empty()) return std::min(a.size() + b.size(), most + 1);
-  if (most == 0) return 1;
-  std::size_t least =
-      std::min({Distance(a.substr(1), b, most - 1), Distance(a, b.substr(1), most - 1),
-                Distance(a.substr(1), b.substr(1), most - 1)});
-  if (a.size() > 1 && b.size() > 1 && a[0] == b[1] && a[1] == b[0])
-    least = std::min(least, Distance(a.substr(2), b.substr(2), most - 1));
-  return least + 1;
+  while (!a.empty() && !b.empty() && a.back() == b.back()) {
+    a.remove_suffix(1);
+    b.remove_suffix(1);
+  }
+  return std::max(a.size(), b.size());
 }
 
 }  // namespace
@@ -65,7 +61,7 @@ std::string_view Nearest(std::string_view word, std::span<const std::string_view
   std::size_t least = std::clamp<std::size_t>(word.size() / 3, 1, 3) + 1;
   for (const std::string_view each : known) {
     const bool begins = word.size() > 1 && each.starts_with(word);
-    const std::size_t distance = begins ? 1 : Distance(word, each, least - 1);
+    const std::size_t distance = begins ? 1 : Distance(word, each);
     if (distance < least) {
       least = distance;
       best = each;

@@ -152,9 +152,9 @@ class Comparer {
         AddPair(i, j, 0, 0, found_.size() - 1);
       return;
     }
-    const bool like = a.shape == b.shape && LogicalShape(a) == LogicalShape(b);
-    if (LogicalShape(a) != LogicalShape(b)) {
-      add(DifferenceKind::kShape, ToString(LogicalShape(a)), ToString(LogicalShape(b)));
+    const bool like = a.shape == b.shape && ShapeOf(a) == ShapeOf(b);
+    if (ShapeOf(a) != ShapeOf(b)) {
+      add(DifferenceKind::kShape, ToString(ShapeOf(a)), ToString(ShapeOf(b)));
     } else if (!like) {
       add(DifferenceKind::kShape, ToString(a.shape), ToString(b.shape));
     }
@@ -221,10 +221,16 @@ class Comparer {
     return source.format() == "zt" || !IsUrl(source.file({file, 0}));
   }
 
+  using Attributes = std::map<std::string_view, const Value*>;
+  static Attributes ByKey(const Value::Map& map) {
+    Attributes attributes;
+    for (const auto& [key, value] : map) attributes.emplace(key, &value);
+    return attributes;
+  }
+
   // The attributes to compare: without those that only say how a file is declared.
-  static std::map<std::string_view, const Value*> AttributesOf(const Object& object) {
-    std::map<std::string_view, const Value*> attributes;
-    for (const auto& [key, value] : object.attributes) attributes.emplace(key, &value);
+  static Attributes AttributesOf(const Object& object) {
+    Attributes attributes = ByKey(object.attributes);
     if (!IsFile(object)) return attributes;
     attributes.erase(kDenseFileAttribute);
     if (!FileEntryOf(object, 0).executable) attributes.erase(kExecutable);  // false is the default
@@ -233,9 +239,7 @@ class Comparer {
 
   void CompareFileAttributes() {
     if (options_.attributes < AttributeChoice::kConverted) return;
-    std::map<std::string_view, const Value*> sides[2];
-    for (const auto& [key, value] : first_.attributes()) sides[0].emplace(key, &value);
-    for (const auto& [key, value] : second_.attributes()) sides[1].emplace(key, &value);
+    Attributes sides[] = {ByKey(first_.attributes()), ByKey(second_.attributes())};
     if (options_.attributes == AttributeChoice::kConverted) {
       for (auto& side : sides) side.erase(kFolderAttribute);
     }
@@ -247,8 +251,7 @@ class Comparer {
   // logical_shape that is a shape: it has been compared as one. `executable`: a file of the model,
   // and both sides tell whether it is.
   void MatchAttributes(DifferenceKind kind, std::uint64_t i, const std::string& tensor,
-                       const std::map<std::string_view, const Value*>& a,
-                       const std::map<std::string_view, const Value*>& b, bool executable = false) {
+                       const Attributes& a, const Attributes& b, bool executable = false) {
     std::map<std::string_view, std::pair<const Value*, const Value*>> keys;
     for (const auto& [key, value] : a) keys[key].first = value;
     for (const auto& [key, value] : b) keys[key].second = value;
@@ -304,10 +307,8 @@ class Comparer {
     }
   }
 
-  // The shape in elements; the shape of packed elements counts bytes.
-  static Shape LogicalShape(const Object& object) {
-    const Value* const logical = FindMember(object.attributes, kLogicalShape);
-    return logical == nullptr ? object.shape : ToShape(*logical).value_or(object.shape);
+  static Shape ShapeOf(const Object& object) {
+    return LogicalShape(object.attributes).value_or(object.shape);
   }
 
   // The roles of an object that lacks one of the other's. A list of thousands helps nobody.
@@ -350,10 +351,7 @@ class Comparer {
 
   void Report() {
     for (const Pair& each : pairs_) ReportValues(each);
-    for (std::size_t i = 0; i < found_.size(); ++i) found_[i].order = i;
-    std::sort(found_.begin(), found_.end(), [](const Found& a, const Found& b) {
-      return std::pair(a.object, a.order) < std::pair(b.object, b.order);
-    });
+    std::ranges::stable_sort(found_, {}, &Found::object);
     std::uint64_t last = kLast;
     for (Found& found : found_) {
       if (found.object < kFileItself) {
@@ -373,7 +371,6 @@ class Comparer {
   struct Found {
     std::uint64_t object;  // sort key: the object's index in the first input
     Difference difference;
-    std::size_t order = 0;  // in which it was found
   };
   // Two components to compare, and the difference already found between them.
   struct Matched {

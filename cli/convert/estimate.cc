@@ -87,31 +87,26 @@ class Sample final : public TensorSource {
   std::uint64_t bytes_ = 0;
 };
 
-// Adds the bytes in each window to the sample; the parts follow each other and have `total` bytes.
+// Adds windows of the parts to the sample, which follow each other and have `total` bytes. One that
+// begins in a part ends with it at the latest.
 Status Fill(const std::vector<Part>& parts, std::uint64_t total, std::uint64_t windows,
             const TensorSource& source, Sample& sample, Plan& plan) {
   const std::uint64_t step = total / windows;
   std::uint64_t window = 0, at = 0;
   for (const Part& part : parts) {
-    const std::uint64_t bytes = part.from->bytes, unit = UnitOf(part), end = at + bytes;
+    const std::uint64_t bytes = part.from->bytes, unit = UnitOf(part);
     const bool sequential = source.sequential(part.planned().source);
     std::uint64_t in_order = 0;
-    for (; window < windows; ++window) {
-      const std::uint64_t begin = window * step + (step - kWindowBytes) / 2;
-      if (begin >= end) break;
-      const std::uint64_t first = (std::max(begin, at) - at) / unit * unit;
-      const std::uint64_t last = std::min(begin + kWindowBytes, end) - at;
-      const std::uint64_t size = (last - first + unit - 1) / unit * unit;
-      if (sequential) {
-        in_order += size;
-      } else {
-        ZT_RETURN_IF_ERROR(sample.Add(part, first, size, plan));
-      }
-      if (begin + kWindowBytes > end) break;  // this window ends in the next part
+    for (; window < windows && window * step < at + bytes; ++window) {
+      const std::uint64_t first = (window * step - at) / unit * unit;
+      const std::uint64_t size = std::min((kWindowBytes + unit - 1) / unit * unit, bytes - first);
+      in_order += size;
+      if (!sequential) ZT_RETURN_IF_ERROR(sample.Add(part, first, size, plan));
     }
     // A component that can only be read in order gives as many bytes from its beginning.
-    if (in_order > 0) ZT_RETURN_IF_ERROR(sample.Add(part, 0, std::min(in_order, bytes), plan));
-    at = end;
+    if (sequential && in_order > 0)
+      ZT_RETURN_IF_ERROR(sample.Add(part, 0, std::min(in_order, bytes), plan));
+    at += bytes;
   }
   return OkStatus();
 }

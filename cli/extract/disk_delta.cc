@@ -106,8 +106,6 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
   std::uint64_t all = 0;
   for (const ComponentId id : fresh) all += source.objects()[id.object].components[0].bytes;
   run.Expect(0, all);
-  source.WillRead(fresh);
-  base->WillRead(old);
 
   NumberedOptions at_once = FilesAtOnce(args, source, fresh, 0);
   at_once.most = std::min(at_once.most, FilesAtOnce(args, *base, old, 0).most);
@@ -116,6 +114,8 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
   std::uint64_t count = 0, written = 0;
   ZT_RETURN_IF_ERROR(
       run.WriteFolder({.whole = true, .sync = !args.no_sync}, [&](FolderSink& folder) -> Status {
+        source.WillRead(fresh);
+        base->WillRead(old);
         ZT_RETURN_IF_ERROR(RunNumbered(
             cut.size(), at_once, [&](std::uint64_t number, const Share& share) -> Status {
               const std::string file = "model-" + PartText(number + 1, 6) + ".safetensors";

@@ -94,6 +94,13 @@ struct Sum {
     AddSaturated(stored, object.stored());
     AddSaturated(decoded, object.decoded());
   }
+  void Add(const Sum& other) {
+    tensors += other.tensors;
+    AddSaturated(tied, other.tied);
+    AddSaturated(parameters, other.parameters);
+    AddSaturated(stored, other.stored);
+    AddSaturated(decoded, other.decoded);
+  }
 };
 
 std::string ParametersText(const Sum& sum) {
@@ -182,9 +189,7 @@ std::uint64_t ListedObject::parameters() const {
     if (values == nullptr || values->decoded_bytes == kUnknownSize) return 0;
     return values->decoded_bytes / ElementBytes(values->element);
   }
-  const Value* const packed = FindMember(attributes, kLogicalShape);  // `shape` counts bytes
-  const std::optional<Shape> logical = packed != nullptr ? ToShape(*packed) : std::nullopt;
-  return ElementCount(logical ? *logical : shape).value_or(kUnknownSize);
+  return ElementCount(LogicalShape(attributes).value_or(shape)).value_or(kUnknownSize);
 }
 
 bool ListedObject::tied() const {
@@ -321,8 +326,7 @@ struct Node {
   const ListedObject* object = nullptr;  // a tensor, if it ends here
   std::vector<std::unique_ptr<Node>> children;
   std::map<std::string_view, Node*> by_part;  // and joint
-  // Sums of all tensors below, this one included. Tied ones count among `tensors` only.
-  std::uint64_t tensors = 0, tied = 0, parameters = 0, bytes = 0;
+  Sum sum = {};                               // of all tensors below, this one included
   std::size_t likeness = 0;  // equal for nodes whose tensors have equal names, types and shapes
 
   // `joined`: the part with the `joint` characters before it.
@@ -369,19 +373,13 @@ bool IsBefore(const std::unique_ptr<Node>& a, const std::unique_ptr<Node>& b) {
 
 void AddUp(Node& node) {
   if (node.object != nullptr) {
-    node.tensors = 1;
-    node.tied = node.object->tied() ? 1 : 0;
-    node.parameters = node.tied > 0 ? 0 : node.object->parameters();
-    node.bytes = node.object->stored();
+    node.sum.Add(*node.object);
     node.likeness = std::hash<std::string>()(node.object->type() + ToString(node.object->shape));
   }
   std::ranges::stable_sort(node.children, IsBefore);
   for (const auto& child : node.children) {
     AddUp(*child);
-    node.tensors += child->tensors;
-    node.tied += child->tied;
-    AddSaturated(node.parameters, child->parameters);
-    AddSaturated(node.bytes, child->bytes);
+    node.sum.Add(child->sum);
     // A sum: layers are alike whatever the order of their tensors.
     node.likeness += Mix(std::hash<std::string_view>()(child->part), child->likeness);
   }
@@ -395,9 +393,9 @@ std::vector<Group> GroupsOf(const Node& node) {
   std::map<std::tuple<std::size_t, std::uint64_t, std::uint64_t, std::uint64_t>, std::size_t> known;
   for (const auto& child : node.children) {
     if (ParseNumber(child->part) && child->object == nullptr) {
-      const auto [group, added] =
-          known.emplace(std::tuple(child->likeness, child->tensors, child->tied, child->parameters),
-                        groups.size());
+      const auto [group, added] = known.emplace(
+          std::tuple(child->likeness, child->sum.tensors, child->sum.tied, child->sum.parameters),
+          groups.size());
       if (!added) {
         groups[group->second].push_back(child.get());
         continue;
@@ -406,13 +404,6 @@ std::vector<Group> GroupsOf(const Node& node) {
     groups.push_back({child.get()});
   }
   return groups;
-}
-
-std::string SumText(const Node& node) {
-  std::string out = Counted(node.tensors, "tensor");
-  if (node.tied > 0) out += " (" + std::to_string(node.tied) + " tied)";
-  return out + ", " + Grouped(node.parameters) +
-         (node.parameters == 1 ? " parameter, " : " parameters, ") + HumanBytes(node.bytes);
 }
 
 void Draw(const Node& node, std::size_t depth, Rows& out) {
@@ -431,11 +422,12 @@ void Draw(const Node& node, std::size_t depth, Rows& out) {
     std::string right;
     if (child->object != nullptr && child->children.empty() && group.size() == 1) {
       right = child->object->type() + " " + ToString(child->object->shape) + "  ";
-      right += child->tied == 0 ? HumanBytes(child->bytes)
-                                : "tied: " + *child->object->components[0].shares;
+      right += child->object->tied() ? "tied: " + *child->object->components[0].shares
+                                     : HumanBytes(child->sum.stored);
     } else {
       if (group.size() > 1) right = std::to_string(group.size()) + " alike, each ";
-      right += SumText(*child);
+      right += Counted(child->sum.tensors, "tensor") + ", " + ParametersText(child->sum) + ", " +
+               HumanBytes(child->sum.stored);
     }
     out.push_back({std::string(2 * depth, ' ') + name, right});
     Draw(*child, depth + 1, out);

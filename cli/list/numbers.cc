@@ -58,16 +58,6 @@ constexpr PackedFormat kPacked[] = {
     {"onnx.float4e2m1/1", "float4e2m1", 4, kE2m1Values, DType::kF32},
 };
 
-// The shape of packed elements by the attribute logical_shape, since the object's own counts bytes;
-// nullopt if there is none, or another number of elements.
-std::optional<Shape> LogicalShape(const Object& object, std::uint64_t bytes) {
-  const Value* const logical = FindMember(object.attributes, kLogicalShape);
-  std::optional<Shape> shape = logical == nullptr ? std::nullopt : ToShape(*logical);
-  if (!shape || shape->size() > kMaxRank) return std::nullopt;
-  const auto count = ElementCount(*shape);
-  return count && *count / 2 + *count % 2 == bytes ? shape : std::nullopt;
-}
-
 Status NotKnown(std::string_view what) {
   return Unsupported("the numbers of " + std::string(what) + " are not known");
 }
@@ -131,9 +121,11 @@ StatusOr<NumberForm> FormOf(const Object& object, std::size_t component) {
     return NotKnown(object.format + " of " + std::to_string(stored.bytes) + " bytes");
   form.numbers = stored.bytes / form.unit_bytes * form.unit_numbers;
   if (Name(stored.element) == "f4_e2m1") {
-    if (const auto shape = LogicalShape(object, stored.bytes)) {
+    const auto shape = LogicalShape(object.attributes);
+    const auto count = shape && shape->size() <= kMaxRank ? ElementCount(*shape) : std::nullopt;
+    if (count && *count / 2 + *count % 2 == stored.bytes) {
       form.shape = *shape;
-      form.numbers = *ElementCount(*shape);
+      form.numbers = *count;
     } else if (!form.shape.empty()) {
       form.shape.back() *= form.unit_numbers;
     }

@@ -25,6 +25,10 @@ const auto* ElementsOf(const T& object) {
   return found == object.components.end() ? nullptr : &*found;
 }
 
+// The shape in elements of an object whose own shape counts bytes of packed ones, by its attribute;
+// nullopt if it has none.
+std::optional<Shape> LogicalShape(const Value::Map& attributes);
+
 // Prints "ztstream: message" on standard error and, with --json, the envelope with the error.
 // Returns the exit status for `status`.
 int Fail(const Common& common, const Status& status);

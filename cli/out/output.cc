@@ -102,6 +102,11 @@ std::size_t Columns(std::string_view printable) {
   return columns;
 }
 
+std::optional<Shape> LogicalShape(const Value::Map& attributes) {
+  const Value* const logical = FindMember(attributes, kLogicalShape);
+  return logical == nullptr ? std::nullopt : ToShape(*logical);
+}
+
 std::mutex& Lines() {
   static std::mutex mutex;
   return mutex;

@@ -1057,7 +1057,7 @@ class Inspect(support.EndToEnd):
         self.assertRegex(text, r"\nembed +f32 \[6, 4\]  96 B\nhead +f32 \[6, 4\]  tied: embed\n")
         tied = self.safetensors("t.safetensors", {"m.a": ("F32", [2, 1000], bytes(8000))}, ties={"m.b": "m.a"})
         self.assertRegex(self.succeed("inspect", "--tree", tied).decode(),
-                         r"\nm +2 tensors \(1 tied\), 2,000 parameters, 7\.81 KiB\n")
+                         r"\nm +2 tensors, 2,000 parameters \(4,000 with tied ones\), 7\.81 KiB\n")
 
     def test_the_tree_sorts_layers_by_number_and_folds_those_that_are_alike(self):
         def tree(numbers, odd=(), shuffled=()):
