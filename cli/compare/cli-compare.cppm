@@ -56,12 +56,6 @@ class ValueComparer {
   // `first` and `second` hold the same number of elements, the earliest of which is the `at`th.
   ValueCounts Compare(std::uint64_t at, std::span<const std::byte> first,
                       std::span<const std::byte> second) const;
-  // Equal keys: equal results for equal bytes.
-  auto Key() const {
-    return std::tuple(sides_[0].format, std::string_view(sides_[0].element.type),
-                      sides_[0].element.dtype, sides_[1].format,
-                      std::string_view(sides_[1].element.type), sides_[1].element.dtype, elements_);
-  }
 
  private:
   enum class Numbers { kNone, kFloat, kInteger };

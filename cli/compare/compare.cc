@@ -78,7 +78,7 @@ class Comparer {
                std::pair(b.second.object, b.second.component);
       });
     }
-    if (!pairs_.empty()) FindSame();
+    FindSame();
     ZT_RETURN_IF_ERROR(CompareValues());
     ZT_RETURN_IF_ERROR(first_.Finish());  // it names the file
     ZT_RETURN_IF_ERROR(second_.Finish());
@@ -281,26 +281,14 @@ class Comparer {
     }
   }
 
-  // Aliases and tied weights have the same bytes: one pair of them is read, the others get its
-  // result. A source validates indices against the declaration of the tensor it reads for, so two
-  // pairs share a result only if their declarations are equal.
+  // Of pairs of the same content one is read, the others get its result.
   void FindSame() {
-    using Declared = std::tuple<std::optional<DataRule>, std::string_view, Shape, std::uint64_t>;
-    const auto declared = [](const Pair& pair) -> Declared {
-      const auto rule = RuleOf(*pair.object, pair.first.component, pair.component->bytes);
-      if (!rule) return {};
-      return {rule, pair.component->role, pair.object->shape,
-              CountIndices(*pair.object).value_or(0)};
-    };
-    const auto key = [&](const Pair& pair) {
-      return std::tuple(declared(pair), *first_.identity(pair.first),
-                        *second_.identity(pair.second), pair.comparer.Key());
-    };
-    std::map<decltype(key(pairs_.front())), std::size_t> known;
+    std::map<std::pair<Content, Content>, std::size_t> known;
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       Pair& pair = pairs_[i];
-      if (first_.identity(pair.first) && second_.identity(pair.second)) {
-        const auto [where, added] = known.emplace(key(pair), i);
+      const auto first = ContentOf(first_, pair.first), second = ContentOf(second_, pair.second);
+      if (first && second) {
+        const auto [where, added] = known.emplace(std::pair(*first, *second), i);
         if (!added) pair.same_as = where->second;
       }
       if (!pair.same_as) total_ += pair.component->bytes;
@@ -311,14 +299,11 @@ class Comparer {
     return LogicalShape(object.attributes).value_or(object.shape);
   }
 
-  // The roles of an object that lacks one of the other's. A list of thousands helps nobody.
+  // The roles of an object that lacks one of the other's.
   static std::string Roles(const Object& object) {
-    std::string out;
-    for (const Component& component : object.components) {
-      if (out.size() > 200) return out + ", ...";
-      out += (out.empty() ? "" : ", ") + component.role;
-    }
-    return out;
+    NameList names;
+    for (const Component& component : object.components) names.Add(component.role);
+    return names.ToString();
   }
 
   Status CompareValues();

@@ -75,17 +75,12 @@ class Measurer {
     return found->second;
   }
 
-  // Tensors with equal keys have the same figures: the same bytes, read as the same type and
-  // checked by the same rule.
-  using Key = std::tuple<Identity, std::string_view, std::string_view, DType, std::uint64_t,
-                         std::optional<DataRule>>;
-
   TensorSource& source_;
   const Common& common_;
   BufferPool pool_;
   std::map<std::string, std::shared_ptr<const NumberScan>> scans_;  // by type
   std::vector<Tensor> tensors_;
-  std::map<Key, std::shared_ptr<const TensorStats>> known_;
+  std::map<Content, std::shared_ptr<const TensorStats>> known_;
   std::uint64_t total_ = 0;
 };
 
@@ -107,11 +102,8 @@ StatusOr<std::shared_ptr<const TensorStats>> Measurer::Take(std::uint32_t index)
   const Component& stored = *elements;
   const ComponentId id{index, component};
   auto stats = std::make_shared<TensorStats>(TensorStats{.stored = IsSparse(object.format)});
-  if (const auto identity = source_.identity(id)) {
-    const auto [found, added] =
-        known_.emplace(Key(*identity, object.format, stored.element.type, stored.element.dtype,
-                           form->numbers, RuleOf(object, component, stored.bytes)),
-                       stats);
+  if (const auto content = ContentOf(source_, id)) {
+    const auto [found, added] = known_.emplace(*content, stats);
     if (!added) return found->second;
   }
   auto scan = form->unit_numbers == 1 ? ScanOf(stored.element) : nullptr;

@@ -29,6 +29,12 @@ const auto* ElementsOf(const T& object) {
 // nullopt if it has none.
 std::optional<Shape> LogicalShape(const Value::Map& attributes);
 
+// What decides the numbers of a component, and whether they are valid: of equal ones, as tied weights
+// have, one is read. nullopt if it is not known.
+using Content = std::tuple<Identity, std::string_view, std::string_view, DType,
+                           std::optional<DataRule>, std::string_view, Shape, std::uint64_t>;
+std::optional<Content> ContentOf(const TensorSource& source, ComponentId id);
+
 // Prints "ztstream: message" on standard error and, with --json, the envelope with the error.
 // Returns the exit status for `status`.
 int Fail(const Common& common, const Status& status);

@@ -107,6 +107,19 @@ std::optional<Shape> LogicalShape(const Value::Map& attributes) {
   return logical == nullptr ? std::nullopt : ToShape(*logical);
 }
 
+std::optional<Content> ContentOf(const TensorSource& source, ComponentId id) {
+  const auto identity = source.identity(id);
+  if (!identity) return std::nullopt;
+  const Object& object = source.objects()[id.object];
+  const Component& component = object.components[id.component];
+  const ElementType& element = component.element;
+  const auto rule = RuleOf(object, id.component, component.bytes);
+  // Aliases of other shapes are the same numbers, unless a rule is about the shape.
+  return Content(*identity, object.format, element.type, element.dtype, rule, component.role,
+                 rule ? object.shape : Shape{ElementCount(object.shape).value_or(0)},
+                 rule ? CountIndices(object).value_or(0) : 0);
+}
+
 std::mutex& Lines() {
   static std::mutex mutex;
   return mutex;

@@ -169,8 +169,7 @@ StatusOr<std::string> RootText(std::map<std::uint64_t, ShardFile>& shards,
 StatusOr<bool> Holds(const std::string& path, std::string_view text) {
   ZT_ASSIGN_OR_RETURN(const auto bytes, TheStore().Open(path));
   if (bytes->size() != text.size()) return false;
-  std::string held(text.size(), '\0');
-  ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(held))));
+  ZT_ASSIGN_OR_RETURN(const std::string held, ReadAll(*bytes, text.size()));
   return held == text;
 }
 

@@ -75,9 +75,7 @@ namespace {
 
 StatusOr<std::string> DigestIn(const std::string& file, DigestKind kind) {
   ZT_ASSIGN_OR_RETURN(const auto bytes, TheStore().Open(file));
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(*bytes, "a file of a digest"));
-  std::string text(std::min(size, kMaxDigestFile), '\0');
-  ZT_RETURN_IF_ERROR(bytes->ReadAt(0, std::as_writable_bytes(std::span(text))));
+  ZT_ASSIGN_OR_RETURN(const std::string text, ReadAll(*bytes, kMaxDigestFile));
   std::string_view hex = std::string_view(text).substr(0, text.find_first_of(" \n"));
   if (hex.starts_with(kXxhsumTag)) hex.remove_prefix(kXxhsumTag.size());
   ZT_ASSIGN_OR_RETURN(const auto digest,
