@@ -43,15 +43,14 @@ _ztstream() {
     *:--sort) values='name size offset' ;;
     *:--dtype) values='f32 f16 bf16 f8_e4m3fn f8_e5m2' ;;
     *:--on-overflow) values='error inf saturate' ;;
-    convert:--dequantize|verify:--dequantize|extract:--dequantize) values='f32 f16 bf16' ;;
-    diff:--dequantize) values='f32 f16 bf16' ;;
+    *:--dequantize) values='f32 f16 bf16' ;;
     *:--quant) values='keep group' ;;
     *:--attributes) values='tensors none all' ;;
     *:--from) values='safetensors npy npz gguf torch onnx hdf5 zt' ;;
     *:--files) values='all none' ;;
     *:--npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     *:--progress) values='auto always never' ;;
-    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|convert:--shard-size|extract:--shard-size|*:--shard|convert:--include|verify:--include|extract:--include|id:--include|diff:--include|inspect:--include|*:--exclude|*:--rename|*:--set|*:--unset|*:--atol|*:--rtol|*:--variant|*:--profile|*:--region|*:--endpoint-url|*:--header|*:--for|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
+    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|*:--shard-size|*:--shard|*:--include|*:--exclude|*:--rename|*:--set|*:--unset|*:--atol|*:--rtol|*:--variant|*:--profile|*:--region|*:--endpoint-url|*:--header|*:--for|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))

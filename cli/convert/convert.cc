@@ -217,26 +217,6 @@ bool KeepsFrames(const PlannedObject& planned) {
   });
 }
 
-// A warning for each encoding of the input that the version lacks.
-std::vector<std::string> LostEncodings(const TensorSource& source, const Plan& plan,
-                                       const Args& args) {
-  std::vector<std::string> lines;
-  for (const Encoding encoding : Encodings()) {
-    if (CheckEncoding(encoding, plan.spec).ok()) continue;
-    const auto count = std::ranges::count_if(plan.objects, [&](const PlannedObject& planned) {
-      return std::ranges::any_of(planned.components, [&](const PlannedComponent& component) {
-        const auto held = source.encoded(component.source);
-        return held && held->encoding == encoding;
-      });
-    });
-    if (count == 0) continue;
-    lines.push_back(Counted(static_cast<std::uint64_t>(count), "tensor") + " stored as " +
-                    std::string(Name(encoding)) + " become zstd: --spec " + args.spec +
-                    " does not have that encoding");
-  }
-  return lines;
-}
-
 // The plan as text: every tensor before and after the conversion.
 std::string PlanText(const TensorSource& source, const Plan& plan, const Args& args,
                      std::optional<std::uint64_t> estimated) {
@@ -440,10 +420,6 @@ Status Convert(const Args& args) {
   for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
   for (std::string& warning : UnusedQuant(args, *source)) warnings.push_back(std::move(warning));
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
-  if (rules.plan.keep_encoding) {
-    for (std::string& line : LostEncodings(*source, plan, args))
-      warnings.push_back(std::move(line));
-  }
   const auto fails = [&](const Status& why) {
     if (!why.ok()) warnings.push_back("without --dry-run this fails: " + Worded(args, why));
   };
@@ -493,26 +469,16 @@ int ConvertOne(const Args& args) {
   return Done(args, status);
 }
 
-// A path where links lead; empty if nothing is there.
-std::filesystem::path RealPath(const std::string& path) {
-  std::error_code error;
-  return IsUrl(path) ? std::filesystem::path() : std::filesystem::canonical(path, error);
-}
-
-// Fails if a file that a run would replace is the input of another, or lies in it.
-Status CheckApart(std::span<const Args> runs) {
-  std::vector<std::filesystem::path> inputs;
-  for (const Args& run : runs) inputs.push_back(RealPath(run.inputs[0]));
+// Fails if a file that a run would replace is an input, or lies in one.
+Status CheckApart(const Args& args, std::span<const Args> runs) {
+  const FilesRead inputs(args, nullptr, {});
   for (const Args& run : runs) {
-    const std::filesystem::path output = RealPath(run.output);
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const std::string& input = runs[i].inputs[0];
-      const bool within = !output.empty() && !inputs[i].empty() &&
-                          std::ranges::mismatch(inputs[i], output).in1 == inputs[i].end();
-      if (input != run.inputs[0] && (within || input == run.output))
-        return WithFile(InvalidArgument("it is or belongs to another input, " + Quote(input)),
-                        run.output);
-    }
+    std::error_code none;
+    Status apart = inputs.CheckOmits(run.output);
+    for (auto at = std::filesystem::canonical(run.output, none);
+         apart.ok() && at.has_relative_path(); at = at.parent_path())
+      apart = inputs.CheckOmits(at.string());
+    if (!apart.ok()) return WithFile(InvalidArgument("it is, or lies in, an input"), run.output);
   }
   return OkStatus();
 }
@@ -541,7 +507,9 @@ int ConvertEach(const Args& args) {
     if (!outputs.insert(run.output).second)
       return Fail(args, WithFile(InvalidArgument("two inputs would be written there"), run.output));
   }
-  if (const Status apart = CheckApart(runs); !apart.ok()) return Fail(args, apart);
+  if (runs.size() > 1) {
+    if (const Status apart = CheckApart(args, runs); !apart.ok()) return Fail(args, apart);
+  }
   std::error_code error;
   if (!args.dry_run && !IsUrl(args.output)) fs::create_directories(args.output, error);
   if (error) return Fail(args, WithFile(IoError(error.value(), "cannot make"), args.output));

@@ -70,7 +70,5 @@ std::string FilesText(const Listing& listing);
 // A tree of the parts of names, numbered parts first and in order. Equal numbered layers share a
 // line.
 std::string TreeText(const Listing& listing, const TextOptions& options);
-// Returns a self-contained HTML page that shows a listing, given as JSON (cli/list/page).
-std::string PageText(std::string_view json);
 
 }  // namespace zt::cli::internal

@@ -4,6 +4,7 @@ module;
 
 #include <unistd.h>
 
+#include "cli/list/page.h"
 #include "core/name_table.h"
 #include "core/status_macros.h"
 
@@ -332,6 +333,24 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
     listings.push_back(std::move(listing));
   }
   return listings;
+}
+
+// A self-contained HTML page that shows a listing, given as JSON (cli/list/page).
+std::string PageText(std::string_view json) {
+  constexpr std::string_view kData = "type=\"application/json\">";
+  constexpr std::string_view kText = kPage;
+  static_assert(kText.find(kData) != kText.npos);
+  constexpr std::size_t kBegin = kText.find(kData) + kData.size();
+  std::string out(kText.substr(0, kBegin));
+  out.reserve(kText.size() + json.size() + json.size() / 64);
+  for (const char c : json) {  // only strings contain '<': no name can end the script element
+    if (c == '<') {
+      out += "\\u003c";
+    } else {
+      out += c;
+    }
+  }
+  return out.append(kText.substr(kBegin));
 }
 
 // The listing as a page in a file of its own.
