@@ -22,6 +22,11 @@ import zt.convert.shards;
 namespace zt::cli::internal {
 namespace {
 
+// The files of a hub's cache: blobs, and what lies among the links to them and is none.
+struct CacheFiles {
+  std::vector<std::string> blobs, others;
+};
+
 // A problem and the file that has it.
 struct FileProblem {
   std::string file;
@@ -292,6 +297,51 @@ class Verification {
     return WriteFile(DiscardSink(), *source, plan, std::move(options)).status();
   }
 
+  // Checks the cache of a hub: the name of a blob is its SHA-256, or Git's digest, which is not
+  // compared.
+  Status Cache(const CacheFiles& files) {
+    for (const std::string& path : files.others) {
+      found.totals.unchecked.push_back(
+          {"", "", Quote(path) + " is no link to a blob, and was not checked"});
+    }
+    for (const std::string& path : files.blobs) {
+      std::error_code none;
+      all_ += std::filesystem::file_size(path, none);
+    }
+    for (const std::string& path : files.blobs) {
+      const std::string name = std::filesystem::path(path).filename().string();
+      if (name.ends_with(".incomplete")) {
+        found.problems.push_back(
+            {path, {"", "", "its download was not finished; download it again, or remove it"}});
+        continue;
+      }
+      if (!IsHex(name, 64)) {
+        ++found.totals.unhashed;
+        if (!IsHex(name, 40)) {
+          found.totals.unchecked.push_back(
+              {"", "", "the name of " + Quote(path) + " is no digest; it was not checked"});
+        }
+        continue;
+      }
+      const auto is = DigestOfFile(path, DigestKind::kSha256);
+      if (!is.ok()) return WithFile(is.status(), path);
+      ++found.totals.digests;
+      std::error_code none;
+      found.totals.stored_bytes += std::filesystem::file_size(path, none);
+      bar_.Update(found.totals.stored_bytes, all_, 0, 0);
+      if (*is == "sha256:" + name) continue;
+      found.problems.push_back(
+          {path,
+           {"", "",
+            "its content is not that of its name, but has " + *is + "; download it again"}});
+    }
+    if (found.totals.digests > 0 || !found.problems.empty()) return OkStatus();
+    return Unsupported("nothing of it can be checked: no blob has its SHA-256 as name");
+  }
+  static bool IsHex(std::string_view name, std::size_t size) {
+    return name.size() == size && name.find_first_not_of("0123456789abcdef") == name.npos;
+  }
+
   double End() {
     bar_.End();
     return bar_.seconds();
@@ -361,6 +411,81 @@ Status CheckAgainst(const Args& args) {
   return OkStatus();
 }
 
+// What lies in a hub's cache, a model of it, or one snapshot: all blobs in it, and those to which
+// links lead. Errors name a link that leads nowhere. No blobs if the folder is no part of a cache.
+StatusOr<CacheFiles> FilesOfCache(const std::string& folder) {
+  namespace fs = std::filesystem;
+  CacheFiles files;
+  std::error_code error, none;
+  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    const fs::path& path = it->path();
+    const std::string name = path.filename().string();
+    if (it->is_directory(none)) {
+      const bool blobs =
+          name == "blobs" && fs::is_directory(path.parent_path() / "snapshots", none);
+      if (blobs || name == "refs" || name == ".no_exist" || name == ".locks")
+        it.disable_recursion_pending();
+      if (!blobs) continue;
+      const fs::path all = fs::canonical(path, none);
+      for (fs::directory_iterator blob(all, error); !error && blob != fs::directory_iterator();
+           blob.increment(error)) {
+        if (blob->is_regular_file(none)) files.blobs.push_back(blob->path().string());
+      }
+      if (error) break;
+      continue;
+    }
+    std::error_code no_link;
+    const fs::path target = fs::read_symlink(path, no_link);
+    if (no_link || target.parent_path().filename() != "blobs") {
+      files.others.push_back(path.string());
+      continue;
+    }
+    ZT_RETURN_IF_ERROR(WithFile(TheStore().Open(path.string()).status(), path.string()));
+    const fs::path within = fs::canonical(path.parent_path() / target.parent_path(), none);
+    files.blobs.push_back((within / target.filename()).string());
+  }
+  if (error) return WithFile(IoError(error.value(), "cannot list the folder"), folder);
+  std::ranges::sort(files.others);
+  std::ranges::sort(files.blobs);
+  files.blobs.erase(std::unique(files.blobs.begin(), files.blobs.end()), files.blobs.end());
+  return files;
+}
+
+// Prints what was found; `good` if that is nothing. Returns the exit status.
+int Tell(const Args& args, const Findings& found, const Comparison& compared,
+         const std::string& good) {
+  const bool is_good = found.problems.empty() && compared.differences.empty();
+  Status printed = OkStatus();
+  if (args.json) {
+    printed = PrintJson(args, ReportJson(args, found, compared, is_good));
+  } else if (is_good && !args.quiet) {
+    printed = Print(Printable(good) + "\n");
+  }
+  PrintProblems(args, found, compared);
+  if (!printed.ok()) return Fail(args, printed);
+  return is_good ? 0 : 1;
+}
+
+int RunOnCache(const Args& args, const CacheFiles& files) {
+  Verification verification(args);
+  const Status status = verification.Cache(files);
+  const double seconds = verification.End();
+  if (!status.ok()) return Fail(args, WithFile(status, args.file()));
+  const Findings& found = verification.found;
+  std::string text = args.file() + ": good: " + Counted(found.totals.digests, "blob") +
+                     (found.totals.digests == 1 ? " has the digest of its name, "
+                                                : " have the digests of their names, ") +
+                     HumanBytes(found.totals.stored_bytes) + " in " + HumanSeconds(seconds);
+  if (found.totals.unhashed > 0) {
+    text += "; " + std::to_string(found.totals.unhashed) +
+            " more have names of Git, which are not checked";
+  }
+  if (!files.others.empty())
+    text += "; " + Counted(files.others.size(), "file") + " beside the links not checked";
+  return Tell(args, found, {}, text);
+}
+
 int RunOn(const Args& args) {
   Verification verification(args);
   Status status = TheStore().IsFolder(args.file()) ? OkStatus()
@@ -384,16 +509,7 @@ int RunOn(const Args& args) {
     if (!comparison.ok()) return Fail(args, comparison.status());
     compared = *std::move(comparison);
   }
-  const bool good = found.problems.empty() && compared.differences.empty();
-  Status printed;
-  if (args.json) {
-    printed = PrintJson(args, ReportJson(args, found, compared, good));
-  } else if (good && !args.quiet) {
-    printed = Print(Printable(GoodText(args, found, compared, seconds)) + "\n");
-  }
-  PrintProblems(args, found, compared);
-  if (!printed.ok()) return Fail(args, printed);
-  return good ? 0 : 1;
+  return Tell(args, found, compared, GoodText(args, found, compared, seconds));
 }
 
 }  // namespace
@@ -402,6 +518,12 @@ int RunVerify(const Args& args) {
   if (const Status wrong = CheckAgainst(args); !wrong.ok()) return Fail(args, wrong);
   StatusOr<std::string> file = WithFile(FileToVerify(args), args.file());
   if (!file.ok() && !args.base.empty() && TheStore().IsFolder(args.file())) file = args.file();
+  if (!file.ok() && args.against.empty() && !IsUrl(args.file()) &&
+      TheStore().IsFolder(args.file())) {
+    const auto cache = FilesOfCache(args.file());
+    if (!cache.ok()) return Fail(args, cache.status());
+    if (!cache->blobs.empty()) return RunOnCache(args, *cache);
+  }
   if (!file.ok()) return Fail(args, file.status());
   Args named = args;
   named.inputs = {*std::move(file)};

@@ -628,6 +628,45 @@ class Headers(Disk):
     def raw(self, header, data=b"1234"):
         return self.put("a.safetensors", struct.pack("<Q", len(header)) + header + data)
 
+    def test_blobs_of_a_hubs_cache(self):
+        """Those of Git LFS have their SHA-256 as name; verify compares it, for a snapshot or for all."""
+        cache, snapshot = self.path("models--o--m"), self.path("models--o--m/snapshots/abc")
+        weight, config = make_safetensors.encode(weights("a")), b"{}"
+        for name, data, blob in (("model.safetensors", weight, hashlib.sha256(weight).hexdigest()), ("sub/config.json", config, "a" * 40)):
+            self.put(f"models--o--m/blobs/{blob}", data)
+            (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+            (snapshot / name).symlink_to(os.path.relpath(cache / "blobs" / blob, (snapshot / name).parent))
+        other = self.put("models--o--m/blobs/" + "0" * 64, b"of another revision")
+        said = self.succeed("verify", snapshot).decode()
+        self.assertRegex(said, r"good: 1 blob has the digest of its name, \d+ B in .*; 1 more have names of Git, which are not checked\n")
+        self.assertEqual(self.json("verify", "--json", snapshot)["digests"], 1)
+        wrong = self.expect(DIFFERS, "verify", cache).stderr.decode()
+        self.assertIn(f"blobs/{'0' * 64}: its content is not that of its name, but has sha256:", wrong)
+        self.assertNotIn(hashlib.sha256(weight).hexdigest() + ":", wrong)
+        other.unlink()
+        self.succeed("verify", cache)
+        rest = self.put("models--o--m/blobs/" + "f" * 64 + ".incomplete", b"a part")
+        self.assertIn(f"{rest.name}: its download was not finished", self.expect(DIFFERS, "verify", cache).stderr.decode())
+        rest.unlink()
+        loose = self.put("models--o--m/snapshots/abc/more.safetensors", weight + b"x")
+        for given in (cache, snapshot):
+            said = self.expect(DONE, "verify", given)
+            self.assertIn(b"not checked; 1 file beside the links not checked\n", said.stdout)
+            self.assertIn(b"more.safetensors' is no link to a blob, and was not checked", said.stderr)
+        loose.unlink()
+        loose.symlink_to("../../blobs/" + "e" * 64)
+        self.fail_with(IO, "verify", cache, says="more.safetensors: cannot open what the link leads to")
+        loose.unlink()
+        (cache / "blobs" / hashlib.sha256(weight).hexdigest()).write_bytes(weight[:-1] + b"x")
+        found = json.loads(self.run_program("verify", "--json", snapshot).stdout)
+        self.assertEqual((found["ok"], len(found["problems"])), (False, 1))
+        (cache / "blobs" / hashlib.sha256(weight).hexdigest()).unlink()
+        self.fail_with(IO, "verify", snapshot, says="model.safetensors: cannot open what the link leads to")
+        (snapshot / "model.safetensors").unlink()
+        for given in (cache, snapshot):
+            self.fail_with(UNSUPPORTED, "verify", given, says=f"{given}: nothing of it can be checked")
+        self.fail_with(USAGE, "verify", self.put("f/a.txt", b"").parent, says="the folder holds no .zt.index.json")
+
     def test_what_the_reference_library_takes(self):
         entry = '"dtype":"F32","shape":[1],"data_offsets":[0,4]'
         for header in ('{"__metadata__":null,"a":{%s}}' % entry, '{"a":{%s},"__metadata__":null}' % entry,
