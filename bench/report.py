@@ -177,8 +177,8 @@ def document(results, pictures, notes):
     rows = goals_rows(results)
     machine = results["machine"]
     out += ["## How was it measured?", "",
-            f"By `bench/compare.py` on {' and '.join(days(results))}: {machine.get('processor')}, {machine.get('memory')}, {machine.get('file system')}. Figures are",
-            f"medians; ratios move less with the machine than times. {sum(row[-1].startswith('met') for row in rows)} of {len(rows)} goals are met.",
+            f"By `bench/compare.py` on {' and '.join(days(results))}: {machine.get('processor')}, {machine.get('memory')}, {machine.get('file system')}.",
+            f"Figures are medians; ratios move less with the machine than times. {sum(row[-1].startswith('met') for row in rows)} of {len(rows)} goals are met.",
             "[Details](benchmarks/details.md) has all of them, and cold and synced runs.", ""]
     return joined(out + ["## " + rest.strip()] * bool(rest))
 
