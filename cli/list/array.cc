@@ -43,22 +43,69 @@ std::string IntegerText(const ArrayValues& values, std::size_t place) {
 
 template <typename... Format>
 std::string Chars(Format... format) {
-  char text[32];
+  char text[512];
   return {text, std::to_chars(text, text + sizeof text, format...).ptr};
 }
 
-// "-1.5", "2.0", "1e-05", "nan": the fewest digits that mean a number and no other of its type; of
-// f16 five, which do. A sign stands before each number but NaN if `always_sign`.
+double ParseDouble(const std::string& text) {
+  double value = 0;
+  (void)std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+// The fewest digits that are nearer to a half than to any other.
+std::string ShortestHalf(double value, std::chars_format format) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);  // from 0.5 up to 1
+  const double last = std::ldexp(1.0, std::max(exponent - 1, -14) - 10);
+  const bool even = std::floor(value / last / 2) * 2 == value / last;
+  const double above = last / 2, below = fraction == 0.5 && exponent > -13 ? above / 2 : above;
+  for (int digits = 0;; ++digits) {
+    std::string text = Chars(value, format, digits);
+    const double off = ParseDouble(text) - value, most = off > 0 ? above : below;
+    if (std::abs(off) < most || (even && std::abs(off) == most) || digits > 24) return text;
+  }
+}
+
+// A magnitude in the fewest digits that mean it and no other of its type; all digits of a whole
+// number.
+std::string Shortest(double magnitude, DType type, std::chars_format format) {
+  if (type == DType::kF16) return ShortestHalf(magnitude, format);
+  if (type == DType::kF32) return Chars(static_cast<float>(magnitude), format);
+  return Chars(magnitude, format);
+}
+
+// "-1.5", "2.0", "1e-05", "nan". A sign stands before each number but NaN if `always_sign`.
 std::string FloatText(double value, DType type, bool always_sign) {
-  if (std::isnan(value)) return "nan";
-  const std::string text = type == DType::kF16   ? Chars(value, std::chars_format::general, 5)
-                           : type == DType::kF32 ? Chars(static_cast<float>(value))
-                                                 : Chars(value);
-  const bool whole = std::isfinite(value) && text.find_first_of(".e") == text.npos;
-  return (always_sign && !std::signbit(value) ? "+" : "") + text + (whole ? ".0" : "");
+  const std::string sign = std::isnan(value)     ? ""
+                           : std::signbit(value) ? "-"
+                           : always_sign         ? "+"
+                                                 : "";
+  const double magnitude = std::abs(value);
+  if (!std::isfinite(value)) return sign + (std::isnan(value) ? "nan" : "inf");
+  if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16))
+    return sign + Shortest(magnitude, type, std::chars_format::scientific);
+  const std::string text = Shortest(magnitude, type, std::chars_format::fixed);
+  return sign + text + (text.find('.') == std::string::npos ? ".0" : "");
 }
 
 // ---- lines and lists ----------------------------------------------------------------------------
+
+// Pads texts so that their points, or what would follow a point, stand in one column.
+void AlignAtPoint(std::vector<std::string>& texts) {
+  const auto point = [](const std::string& text) {
+    return std::min(text.find_first_of(".e"), text.size());
+  };
+  std::size_t left = 0, right = 0;
+  for (const std::string& text : texts) {
+    left = std::max(left, point(text));
+    right = std::max(right, text.size() - point(text));
+  }
+  for (std::string& text : texts) {
+    text.insert(0, left - point(text), ' ');
+    text.resize(left + right, ' ');
+  }
+}
 
 // Each element as JSON, or as text in columns of one width.
 std::vector<std::string> ElementTexts(const ArrayValues& values, bool json) {
@@ -69,24 +116,26 @@ std::vector<std::string> ElementTexts(const ArrayValues& values, bool json) {
     return json ? NumberJson(floats[at]).dump() : FloatText(floats[at], type, always_sign);
   };
   std::vector<std::string> texts(values.bytes.size() / ByteWidth(type) / (complex ? 2 : 1));
-  std::size_t widest = type == DType::kBool ? 5 : 0;  // "False"
+  std::vector<std::string> imaginary(complex ? texts.size() : 0);
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    std::string& text = texts[i];
     if (complex) {
-      const std::string real = number(2 * i, false), imaginary = number(2 * i + 1, true);
-      text = json ? "[" + real + "," + imaginary + "]" : real + imaginary + "j";
+      texts[i] = number(2 * i, false);
+      imaginary[i] = number(2 * i + 1, true) + (json ? "" : "j");
     } else if (!floats.empty()) {
-      text = number(i, false);
+      texts[i] = number(i, false);
     } else if (type == DType::kBool) {
       const bool set = values.bytes[i] != std::byte{0};
-      text = json ? (set ? "true" : "false") : (set ? "True" : "False");
+      texts[i] = json ? (set ? "true" : "false") : (set ? " True" : "False");
     } else {
-      text = IntegerText(values, i);
+      texts[i] = IntegerText(values, i);
     }
-    widest = std::max(widest, text.size());
   }
-  if (json) return texts;
-  for (std::string& text : texts) text.insert(0, widest - text.size(), ' ');
+  if (!json) {
+    AlignAtPoint(texts);
+    AlignAtPoint(imaginary);
+  }
+  for (std::size_t i = 0; i < imaginary.size(); ++i)
+    texts[i] = json ? "[" + texts[i] + "," + imaginary[i] + "]" : texts[i] + imaginary[i];
   return texts;
 }
 
@@ -109,6 +158,7 @@ class Lists {
       if (json_) {
         out += first ? "" : ",";
       } else if (!first && breaks) {
+        out.erase(out.find_last_not_of(' ') + 1);
         out += std::string(std::max<std::size_t>(left - 1, 1), '\n') + std::string(axis + 1, ' ');
         column = axis + 1;
       } else if (!first) {

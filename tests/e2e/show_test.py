@@ -1,4 +1,4 @@
-"""show: values in numpy's brackets and lines, each in few digits that mean it, of every type, format, encoding and slice;
+"""show: values in numpy's brackets and lines, each in its fewest digits, of every type, format, encoding and slice;
 only what is printed is read."""
 import json
 import math
@@ -58,38 +58,42 @@ def plain(value):
 
 
 def float_text(value, sign=False):
-    """The fewest digits that mean a float, as a fraction unless it is shorter with an exponent; of a half five digits."""
-    magnitude = abs(value)
-    if not math.isfinite(magnitude):
-        text = str(float(magnitude))
-    elif value.dtype.itemsize == 2:
-        text = f"{float(magnitude):.5g}"
+    """The fewest digits that mean a float, all digits of a whole number."""
+    magnitude = abs(float(value))
+    if not math.isfinite(magnitude) or (magnitude and not 1e-4 <= magnitude < 1e16):
+        text = numpy.format_float_scientific(value, trim="-", exp_digits=2)
+    elif magnitude.is_integer():
+        text = ("-" if numpy.signbit(value) else "") + f"{int(magnitude)}.0"
     else:
-        whole = float(magnitude).is_integer()
-        positional = f"{int(magnitude)}" if whole else numpy.format_float_positional(magnitude, trim="-")
-        scientific = numpy.format_float_scientific(magnitude, trim="-", exp_digits=2)
-        text = positional if len(positional) <= len(scientific) else scientific
-    text += ".0" if math.isfinite(magnitude) and not set(".e") & set(text) else ""
-    minus = numpy.signbit(value) and not numpy.isnan(value)
-    return ("-" if minus else "+" if sign and not numpy.isnan(value) else "") + text
+        text = numpy.format_float_positional(value, trim="0")
+    return "+" + text if sign and not numpy.signbit(value) and not numpy.isnan(value) else text
 
 
-def element_text(value):
-    return float_text(value) if value.dtype.kind == "f" else float_text(value.real) + float_text(value.imag, True) + "j"
+def aligned(texts):
+    """The texts by themselves, padded so that points stand below each other."""
+    point = lambda text: min([text.index(c) for c in ".e" if c in text], default=len(text))
+    left, right = max(map(point, texts)), max(len(text) - point(text) for text in texts)
+    return {text: (" " * (left - point(text)) + text).ljust(left + right) for text in texts}
 
 
 def printed(array):
-    """What `show` prints of it: numpy's arrayprint, but for the text of floats, in columns of one width."""
+    """What `show` prints of it: numpy's arrayprint, but for the text of floats."""
     if array.dtype.kind not in "fc":
         return str(array)
     if array.shape == ():
-        return element_text(array[()])
-    widths = []
+        return float_text(array[()]) if array.dtype.kind == "f" else float_text(array.real[()]) + float_text(array.imag[()], True) + "j"
+    real, imaginary = [], []
+    def collect(value):
+        real.append(float_text(value.real))
+        imaginary.append(float_text(value.imag, True) + "j")
+        return "-"
     kinds = ("float_kind", "complex_kind")
-    numpy.array2string(array, formatter=dict.fromkeys(kinds, lambda value: widths.append(len(element_text(value))) or "-"))
-    if not widths:
+    numpy.array2string(array, formatter=dict.fromkeys(kinds, collect))
+    if not real:
         return "[]"
-    return numpy.array2string(array, formatter=dict.fromkeys(kinds, lambda value: element_text(value).rjust(max(widths))))
+    real, imaginary = aligned(real), aligned(imaginary)
+    both = lambda value: real[float_text(value.real)] + imaginary[float_text(value.imag, True) + "j"]
+    return numpy.array2string(array, formatter={"float_kind": lambda value: real[float_text(value)], "complex_kind": both})
 
 
 class Show(support.EndToEnd):
@@ -150,6 +154,16 @@ class Show(support.EndToEnd):
                 path = self.safetensors("a.safetensors", {"w": (dtype, shape, data)})
                 array = figures.numbers(name, data).reshape(shape)
                 self.check(path, "w", array, random_slice(rng, shape))
+
+    def test_whole_numbers_have_all_their_digits(self):
+        rng = numpy.random.default_rng(5)
+        for dtype, code, low, high in (("F16", "<f2", 2048, 65504), ("F32", "<f4", 2**24, 1e15), ("F64", "<f8", 2**53, 9.9e15)):
+            for _ in range(10):
+                values = rng.uniform(low, high, 4).astype(code)
+                path = self.safetensors("a.safetensors", {"w": (dtype, [4], values.tobytes())})
+                shown = self.succeed("show", path).decode()
+                self.assertEqual([float(word) for word in shown.strip("[]\n").split()], values.tolist())
+                self.check(path, "w", values, "")
 
     def test_magnitudes(self):
         rng = numpy.random.default_rng(4)
