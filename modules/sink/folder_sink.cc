@@ -161,8 +161,6 @@ FileSinkOptions FolderSink::StagedOptions(const std::string& file) const {
   return {.sync = false, .new_folder = true, .shown_as = (fs::path(path_) / file).string()};
 }
 
-int FolderSink::descriptor() const { return staging_.fd(); }
-
 Status FolderSink::Finish() {
   if (options_.sync) {
     const int error = sink_io::SyncError([&] { return ::syncfs(staging_.fd()); });

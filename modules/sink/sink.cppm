@@ -204,8 +204,6 @@ class FolderSink {
   std::string Staged(const std::string& file) const;
   // How to open it there; errors name it as if it were in the folder already.
   FileSinkOptions StagedOptions(const std::string& file) const;
-  // An open descriptor of the hidden folder, for its owner alone.
-  int descriptor() const;
 
   // Syncs all files and gives them their names. On error the folder is unchanged, unless the error
   // says which files it has.
