@@ -503,6 +503,29 @@ class Ends final : public TensorSource {
   Status Finish() override { return InvalidData("f: the end is wrong"); }
 };
 
+// Each component of an object in a file of its own, as a .zt of several shards may have it.
+class Apart final : public TensorSource {
+ public:
+  explicit Apart(std::vector<std::vector<std::string>> files) : files_(std::move(files)) {
+    for (const auto& each : files_) {
+      Object& object = objects_.emplace_back();
+      object.components.resize(each.size());
+    }
+  }
+  std::string_view format() const override { return "test"; }
+  const std::string& file(ComponentId id) const override { return files_[id.object][id.component]; }
+  Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override { return OkStatus(); }
+
+ private:
+  const std::vector<std::vector<std::string>> files_;
+};
+
+TEST(FilesOf, HasTheFileOfEachComponentOnce) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(FilesOf(Apart({{"b", "a"}, {"b"}, {}, {"c", "b", "d"}})), (Names{"b", "a", "c", "d"}));
+  EXPECT_EQ(FilesOf(Apart({})), Names());
+}
+
 TEST(LostAttributes, CountsTheTensorsThatHaveOthers) {
   MemorySource source;
   const std::array<std::byte, 1> byte{};

@@ -79,18 +79,14 @@ FilesRead::FilesRead(const Args& args, const TensorSource* source,
     if (IsUrl(path)) return urls_.insert(path).second;
     return ::stat(path.c_str(), &info) == 0 && files_.emplace(info.st_dev, info.st_ino).second;
   };
-  std::unordered_set<std::string_view> seen;
   const auto add_file = [&](const std::string& path) {
-    if (seen.insert(path).second && add(path) && !TheStore().IsFolder(path)) paths_.push_back(path);
+    if (add(path) && !TheStore().IsFolder(path)) paths_.push_back(path);
   };
   for (const std::string& shard : shards) add_file(shard);
   if (source != nullptr) {
     for (const std::string& file : source->other_files()) add_file(file);
     for (const std::string& file : source->part_files()) add_file(file);
-    for (std::uint32_t o = 0; o < source->objects().size(); ++o) {
-      const auto count = static_cast<std::uint32_t>(source->objects()[o].components.size());
-      for (std::uint32_t c = 0; c < count; ++c) add_file(source->file({o, c}));
-    }
+    for (const std::string& file : FilesOf(*source)) add_file(file);
   }
   for (const std::string& input : args.inputs) add(input);
   for (const std::string& base : args.base) add(base);

@@ -140,11 +140,7 @@ class Maker final : public DeltaMaker {
     return counts;
   }
 
-  std::vector<std::string> base_files() const override {
-    std::set<std::string> files;
-    for (std::uint32_t i = 0; i < base_->objects().size(); ++i) files.insert(base_->file({i, 0}));
-    return {files.begin(), files.end()};
-  }
+  std::vector<std::string> base_files() const override { return FilesOf(*base_); }
 
   Value attribute() const override { return Attribute("", base_id_); }
 

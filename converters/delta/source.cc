@@ -115,11 +115,8 @@ class DeltaSource final : public WrappedSource {
       AddOtherFile(base_path_);
       for (const std::string& file : base_->other_files()) AddOtherFile(file);
       for (const std::string& file : base_->part_files()) AddOtherFile(file);
-      std::string_view last = base_path_;
-      for (std::uint32_t i = 0; i < base_->objects().size(); ++i) {
-        const std::string& file = base_->file({i, 0});
-        if (file != last) AddOtherFile(file);
-        last = file;
+      for (const std::string& file : FilesOf(*base_)) {
+        if (file != base_path_) AddOtherFile(file);
       }
       base_objects_ = ByName(base_->objects());
     }

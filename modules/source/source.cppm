@@ -278,6 +278,9 @@ inline bool ExceedsExpansion(std::uint64_t declared, std::uint64_t stored) {
   return declared > std::uint64_t{1} << 30 && declared / kMaxExpansion > stored;
 }
 
+// The files that hold components of `source`, each once, in the order of components.
+std::vector<std::string> FilesOf(const TensorSource& source);
+
 // Adds the tensor and the file of a component to an error of `source`.
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status);
 

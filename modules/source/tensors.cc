@@ -95,6 +95,19 @@ bool TryRead(ByteSource& source, std::uint64_t offset, std::span<std::byte> out)
 
 }  // namespace
 
+std::vector<std::string> FilesOf(const TensorSource& source) {
+  std::vector<std::string> files;
+  std::unordered_set<std::string_view, internal::NameHash> seen;
+  for (std::uint32_t o = 0; o < source.objects().size(); ++o) {
+    const auto count = static_cast<std::uint32_t>(source.objects()[o].components.size());
+    for (std::uint32_t c = 0; c < count; ++c) {
+      const std::string& file = source.file({o, c});
+      if (seen.insert(file).second) files.push_back(file);
+    }
+  }
+  return files;
+}
+
 Status AtTensor(const TensorSource& source, ComponentId id, const Status& status) {
   if (status.ok()) return status;
   return WithFile(WithTensor(status, source.objects()[id.object].name), source.file(id));
