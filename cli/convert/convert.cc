@@ -217,6 +217,26 @@ bool KeepsFrames(const PlannedObject& planned) {
   });
 }
 
+// A warning for each encoding of the input that the version lacks.
+std::vector<std::string> LostEncodings(const TensorSource& source, const Plan& plan,
+                                       const Args& args) {
+  std::vector<std::string> lines;
+  for (const Encoding encoding : Encodings()) {
+    if (CheckEncoding(encoding, plan.spec).ok()) continue;
+    const auto count = std::ranges::count_if(plan.objects, [&](const PlannedObject& planned) {
+      return std::ranges::any_of(planned.components, [&](const PlannedComponent& component) {
+        const auto held = source.encoded(component.source);
+        return held && held->encoding == encoding;
+      });
+    });
+    if (count == 0) continue;
+    lines.push_back(Counted(static_cast<std::uint64_t>(count), "tensor") + " stored as " +
+                    std::string(Name(encoding)) + " become zstd: --spec " + args.spec +
+                    " does not have that encoding");
+  }
+  return lines;
+}
+
 // The plan as text: every tensor before and after the conversion.
 std::string PlanText(const TensorSource& source, const Plan& plan, const Args& args,
                      std::optional<std::uint64_t> estimated) {
@@ -420,12 +440,22 @@ Status Convert(const Args& args) {
   for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
   for (std::string& warning : UnusedQuant(args, *source)) warnings.push_back(std::move(warning));
   for (std::string& warning : rules.Warnings()) warnings.push_back(std::move(warning));
+  if (rules.plan.keep_encoding) {
+    for (std::string& line : LostEncodings(*source, plan, args))
+      warnings.push_back(std::move(line));
+  }
+  std::error_code none;
+  const bool device = !IsUrl(args.output) && std::filesystem::exists(args.output, none) &&
+                      !std::filesystem::is_regular_file(args.output, none);
+  if (!args.output.empty() && args.output != "-" && !args.output.ends_with(".zt") && !shards &&
+      !device) {
+    warnings.push_back(args.output + ": a .zt file is written, and its name does not end in .zt");
+  }
   const auto fails = [&](const Status& why) {
     if (!why.ok()) warnings.push_back("without --dry-run this fails: " + Worded(args, why));
   };
   if (args.dry_run && !shards) {
     std::filesystem::path place = args.output;
-    std::error_code none;
     // --each makes folders.
     for (std::filesystem::path folder; args.each && !IsUrl(args.output); place = folder) {
       folder = place.parent_path();

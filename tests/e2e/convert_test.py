@@ -246,7 +246,7 @@ class Command(support.EndToEnd):
                 self.fail_with(USAGE, words[0], "-f", name, *words[1:], "-o", "m.zt", says="m.zt: it is an input, and would be replaced; name another file")
         self.assertEqual(self.path("m.zt").read_bytes(), was)
         for each in old / "m.zt.index.json", shards / "m.zt":
-            self.fail_with(USAGE, "convert", "-f", each, "-o", each, says="it is an input, and would be replaced")
+            self.fail_with(USAGE, "convert", "-qf", each, "-o", each, says="it is an input, and would be replaced")
             self.succeed("verify", each)
         nowhere = self.path("nowhere.zt")
         nowhere.symlink_to("gone/o.zt")

@@ -110,6 +110,7 @@ class Keep(support.EndToEnd):
         before = self.make("--zstd=planes")
         process = self.run_program("convert", before, "-o", self.path("out.zt"), "--spec", "1.1")
         self.assertEqual(process.returncode, DONE)
+        self.assertIn(b"2 tensors stored as ztstream.planes/1 become zstd: --spec 1.1 does not have that encoding", process.stderr)
         self.assertEqual(self.stored(self.path("out.zt"))["bf16", "data"][0], "zstd")
         self.succeed("diff", self.path("out.zt"), self.raw)
 
