@@ -19,8 +19,8 @@ struct ValueCounts {
   std::uint64_t differing = 0;
   // Differing elements that are NaN on one side or both; on both, with other bits; -0 and 0.
   std::uint64_t nan = 0, both_nan = 0, zeros = 0;
-  // The index in C order of the first differing element, and its value on each side: a number,
-  // "nan", "inf"; null if elements are not numbers.
+  // The index in C order of the first differing element, and its value on each side: a number, a
+  // list of two, "nan", "inf"; null if elements are not numbers.
   std::optional<std::uint64_t> first = std::nullopt;
   Json values[2] = {};
   // The largest |x - y| of unequal numbers, and the largest |x - y| / |y| with y other than 0.
@@ -35,8 +35,7 @@ struct ValueCounts {
 class ValueComparer {
  public:
   // nullopt if the elements of the two sides are not comparable. Types may differ: elements are
-  // then compared as numbers, and GGUF blocks by their dequantized numbers. A complex number is two
-  // elements.
+  // then compared as numbers, and GGUF blocks by their dequantized numbers.
   static std::optional<ValueComparer> Make(const Object& first, const Component& first_component,
                                            const Object& second, const Component& second_component,
                                            const std::optional<Tolerance>& tolerance);
@@ -58,13 +57,13 @@ class ValueComparer {
                       std::span<const std::byte> second) const;
 
  private:
-  enum class Numbers { kNone, kFloat, kInteger };
+  enum class Numbers { kNone, kFloat, kInteger, kComplex };
   struct Side {
     std::string_view format;
     ElementType element;
     std::size_t unit = 1, per_unit = 1;  // bytes that are decoded together, and their elements
     std::shared_ptr<const Transform> blocks = nullptr;   // to f32
-    std::shared_ptr<const Transform> numbers = nullptr;  // to f64
+    std::shared_ptr<const Transform> numbers = nullptr;  // to f64, or to complex128
   };
   struct Scratch;
 
@@ -78,6 +77,8 @@ class ValueComparer {
                        ValueCounts& counts) const;
   void CompareFloats(std::uint64_t at, std::span<const std::byte> a, std::span<const std::byte> b,
                      Scratch& scratch, ValueCounts& counts) const;
+  void CompareComplex(std::uint64_t at, std::span<const std::byte> a, std::span<const std::byte> b,
+                      Scratch& scratch, ValueCounts& counts) const;
   bool Within(double distance, double size) const;
 
   Side sides_[2];

@@ -324,8 +324,7 @@ class Comparer {
       return;
     }
     const std::uint64_t elements = pair.comparer.elements();
-    Shape shape = IsDenseOrBlocks(*pair.object) ? pair.object->shape : Shape{elements};
-    if (pair.component->element.type.starts_with("complex")) shape.push_back(2);
+    const Shape shape = IsDenseOrBlocks(*pair.object) ? pair.object->shape : Shape{elements};
     Add(pair.first.object, {.kind = DifferenceKind::kValues,
                             .tensor = Repeated(name),
                             .component = std::string(pair.component->role),

@@ -27,6 +27,8 @@ constexpr int kDigits = 9;  // of a float, which tell any two f32 apart
 
 // An element, as ValueCounts has it; all digits of a double only if `exact`.
 std::string ElementText(const Json& value, bool exact) {
+  if (value.is_array())
+    return "(" + ElementText(value[0], exact) + ", " + ElementText(value[1], exact) + ")";
   if (value.is_string()) return value.get<std::string>();
   return value.is_number_float() && !exact ? NumberText(value.get<double>(), kDigits)
                                            : value.dump();

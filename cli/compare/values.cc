@@ -89,6 +89,16 @@ Errors ErrorsOf(const double* x, const double* y, std::size_t count) {
   return errors;
 }
 
+// std::hypot of no NaN, up to a rounding: the C library's is of glibc 2.35, and systems that are served
+// have 2.34.
+double Length(double x, double y) {
+  const double larger = std::max(std::abs(x), std::abs(y));
+  const double smaller = std::min(std::abs(x), std::abs(y));
+  if (larger == 0 || std::isinf(larger)) return larger;
+  const double ratio = smaller / larger;
+  return larger * std::sqrt(1 + ratio * ratio);
+}
+
 void Widen(std::optional<double>& largest, double value) {
   largest = std::max(largest.value_or(0), value);
 }
@@ -149,10 +159,7 @@ ValueComparer::Numbers ValueComparer::Interpret(const Object& object, const Comp
   }
   side.unit = ElementBytes(element);
   if (object.format != "dense" && !IsSparse(object.format)) return Numbers::kNone;
-  if (element.type.starts_with("complex")) {
-    side.unit = ByteWidth(element.dtype);
-    return convert({element.dtype, ""}, "f64", Numbers::kFloat);
-  }
+  if (element.type.starts_with("complex")) return convert(element, "complex128", Numbers::kComplex);
   if (IsFloat(element.dtype) || element.type.starts_with("f8_"))
     return convert(element, "f64", Numbers::kFloat);
   return element.type.empty() ? convert(element, "f64", Numbers::kInteger) : Numbers::kNone;
@@ -170,8 +177,10 @@ std::optional<ValueComparer> ValueComparer::Make(const Object& first,
   const bool files = IsFile(first) && IsFile(second);  // dense or not
   made.same_ = (first.format == second.format || files) &&
                first_component.element == second_component.element;
-  const bool numbers = a != Numbers::kNone && b != Numbers::kNone;
-  made.numbers_ = a == b ? a : numbers ? Numbers::kFloat : Numbers::kNone;
+  const auto reals = [](Numbers numbers) {
+    return numbers == Numbers::kFloat || numbers == Numbers::kInteger;
+  };
+  made.numbers_ = a == b ? a : reals(a) && reals(b) ? Numbers::kFloat : Numbers::kNone;
   const std::uint64_t bytes[] = {first_component.bytes, second_component.bytes};
   const bool whole = bytes[0] % made.sides_[0].unit == 0 && bytes[1] % made.sides_[1].unit == 0;
   if (made.same_) {  // files, blocks, bools and what is cut short are compared by their bytes
@@ -290,6 +299,48 @@ void ValueComparer::CompareFloats(std::uint64_t at, std::span<const std::byte> a
   counts.differing += tally.unlike;
 }
 
+void ValueComparer::CompareComplex(std::uint64_t at, std::span<const std::byte> a,
+                                   std::span<const std::byte> b, Scratch& scratch,
+                                   ValueCounts& counts) const {
+  const std::size_t count = ElementsIn(0, a.size());
+  scratch.x.resize(2 * count);
+  scratch.y.resize(2 * count);
+  Decode(0, a, scratch.f32, scratch.x);
+  Decode(1, b, scratch.f32, scratch.y);
+  const std::size_t half = sides_[0].unit / 2;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double *const x = &scratch.x[2 * i], *const y = &scratch.y[2 * i];
+    double distances[2] = {}, sizes[2] = {};
+    bool one_nan = false, both_nan = false, numbers = false;
+    for (std::size_t part = 0; part < 2; ++part) {
+      const std::size_t place = (2 * i + part) * half;
+      const bool x_nan = std::isnan(x[part]), y_nan = std::isnan(y[part]);
+      if (!y_nan) sizes[part] = y[part];
+      const bool unlike =
+          same_ ? std::memcmp(&a[place], &b[place], half) != 0 : Unlike(x[part], y[part]);
+      if (!unlike) continue;
+      one_nan = one_nan || x_nan != y_nan;
+      both_nan = both_nan || (x_nan && y_nan);
+      numbers = numbers || !(x_nan || y_nan);
+      if (!(x_nan || y_nan) && x[part] != y[part]) distances[part] = x[part] - y[part];
+    }
+    if (!numbers && !one_nan && !both_nan) continue;
+    const double distance = Length(distances[0], distances[1]);
+    const double size = Length(sizes[0], sizes[1]);
+    if (numbers) Widen(counts.largest, distance);
+    if (distance > 0 && size > 0 && distance / size > 0) Widen(counts.relative, distance / size);
+    counts.squares += distance * distance;
+    if (tolerance_ && !one_nan && (distance == 0 || Within(distance, size))) continue;
+    counts.nan += one_nan || both_nan ? 1 : 0;
+    counts.both_nan += both_nan && !one_nan ? 1 : 0;
+    counts.zeros += !one_nan && !both_nan && distance == 0 ? 1 : 0;
+    if (counts.differing++ > 0) continue;
+    counts.first = at + i;
+    counts.values[0] = Json::array({NumberJson(x[0]), NumberJson(x[1])});
+    counts.values[1] = Json::array({NumberJson(y[0]), NumberJson(y[1])});
+  }
+}
+
 ValueCounts ValueComparer::Compare(std::uint64_t at, std::span<const std::byte> first,
                                    std::span<const std::byte> second) const {
   static_assert(kBlock % kElements == 0 && kBlock % kLanes == 0);
@@ -310,6 +361,9 @@ ValueCounts ValueComparer::Compare(std::uint64_t at, std::span<const std::byte> 
         break;
       case Numbers::kInteger:
         CompareIntegers(at + done, a, b, counts);
+        break;
+      case Numbers::kComplex:
+        CompareComplex(at + done, a, b, scratch, counts);
         break;
     }
   }

@@ -92,7 +92,7 @@ CHANGES = (other_values, other_values, other_values, other_type, other_shape, ot
 # ---- the computation ------------------------------------------------------------------------------------------
 
 def numbers(name, data):
-    """Elements as whole numbers or doubles, two of a complex number; None where they are no numbers."""
+    """Elements as whole numbers, doubles, or lists of two doubles; None where they are no numbers."""
     if name == "bool":
         return list(data)
     if name in number_formats.INTEGERS:
@@ -100,7 +100,7 @@ def numbers(name, data):
     if name in number_formats.FLOATS:
         return number_formats.decode(name, data).tolist()
     if name in number_formats.COMPLEX:
-        return number_formats.decode(number_formats.COMPLEX[name], data).tolist()
+        return number_formats.decode(number_formats.COMPLEX[name], data).reshape(-1, 2).tolist()
     return None
 
 
@@ -109,23 +109,37 @@ def bits(value):
 
 
 def in_json(value):
+    if isinstance(value, list):
+        return [in_json(part) for part in value]
     return value if isinstance(value, int) or math.isfinite(value) else {"nan": "nan", "inf": "inf", "-inf": "-inf"}[str(value)]
 
 
-def unlike(u, v, x, y):
-    """Whether two elements are not alike: by the bytes x and y where types are equal, else as doubles."""
-    return x != y if x is not None else u != v if isinstance(u, int) else bits(u) != bits(v) and not (u != u and v != v)
+def parts_that_differ(u, v, x, y):
+    """The numbers of two elements that are not alike: by the bytes x and y where types are equal, else as doubles."""
+    if not isinstance(u, list):
+        unlike = x != y if x is not None else u != v if isinstance(u, int) else bits(u) != bits(v) and not (u != u and v != v)
+        return [(u, v)] if unlike else []
+    half = len(x) // 2 if x is not None else 0
+    cut = lambda data, part: None if data is None else data[part * half:(part + 1) * half]
+    return [pair for part in (0, 1) for pair in parts_that_differ(u[part], v[part], cut(x, part), cut(y, part))]
+
+
+def error_of(unlike, v):
+    """(distance, size) of the parts that differ and are numbers; distance is None where there are none."""
+    known = [(float(abs(u - w)) if u != w else 0.0) for u, w in unlike if u == u and w == w]
+    sizes = [0.0 if part != part else float(abs(part)) for part in (v if isinstance(v, list) else [v])]
+    return math.hypot(*known) if len(known) > 1 else known[0] if known else None, math.hypot(*sizes)
 
 
 def values_row(a, b, role, tolerance):
     """How elements differ: a row, or "equal"; None where they cannot be compared."""
     (x_type, x_kind, x), (y_type, y_kind, y) = a.parts[role], b.parts[role]
     x_name, y_name = x_kind or x_type, y_kind or y_type
-    same, wide = x_name == y_name, number_formats.width(number_formats.COMPLEX.get(x_name, x_name))
+    same, wide = x_name == y_name, number_formats.width(x_name)
     u, v = numbers(x_name, x), numbers(y_name, y)
     if same and (u is None or x_name == "bool"):
         u, v, tolerance = list(x), list(y), None
-    if u is None or v is None or len(u) != len(v):
+    if u is None or v is None or len(u) != len(v) or ((x_name in number_formats.COMPLEX) != (y_name in number_formats.COMPLEX)):
         return None
     if not same and {x_name, y_name} & set(number_formats.FLOATS):
         u, v = ([float(each) for each in side] if side and isinstance(side[0], int) else side for side in (u, v))
@@ -134,24 +148,24 @@ def values_row(a, b, role, tolerance):
         left, right = (x[at * wide:(at + 1) * wide], y[at * wide:(at + 1) * wide]) if same else (None, None)
         if same and left == right:
             continue
-        if not unlike(u[at], v[at], left, right):
+        unlike = parts_that_differ(u[at], v[at], left, right)
+        if not unlike:
             continue
-        one_nan, both_nan = (u[at] != u[at]) != (v[at] != v[at]), u[at] != u[at] and v[at] != v[at]
-        distance, size = None, float(abs(v[at]))
-        if not one_nan and not both_nan:
-            distance = float(abs(u[at] - v[at])) if u[at] != v[at] else 0.0
+        distance, size = error_of(unlike, v[at])
+        if distance is not None:
             errors.append(distance)
             squares += distance * distance
             if size > 0 and distance / size > 0:
                 relatives.append(distance / size)
+        one_nan = any((p != p) != (q != q) for p, q in unlike)
+        both_nan = any(p != p and q != q for p, q in unlike)
         if tolerance and not one_nan and (not distance or distance <= tolerance[0] + tolerance[1] * size and size < math.inf):
             continue
         row["nan"] += one_nan or both_nan
         row["both_nan"] += both_nan and not one_nan
         row["zeros"] += not one_nan and not both_nan and distance == 0
         if not row["differing"]:
-            shape = a.shape + [2] * (x_name in number_formats.COMPLEX)
-            shape = shape if math.prod(shape) == len(u) and a.format == "dense" else [len(u)]
+            shape = a.shape if math.prod(a.shape) == len(u) and a.format == "dense" else [len(u)]
             row["at"] = [int(place) for place in numpy.unravel_index(at, shape)] if shape else []
             if x_name == "bool" and same:
                 row |= {"first": bool(u[at]), "second": bool(v[at])}
