@@ -20,10 +20,9 @@ _ztstream() {
     apply) options='--no-sign-request --profile --region --endpoint-url --header -T --threads --memory --progress --json -q --quiet -h --help' ;;
     diff) options='--dequantize --include --include-from --exclude --rename --atol --rtol --attributes --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -v --verbose -h --help' ;;
     id) options='--digest --include --include-from --exclude --from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -T --threads --memory --progress --json -q --quiet -h --help' ;;
-    bench) options='--from --base --variant --follow-links --no-sign-request --profile --region --endpoint-url --header --files --npy-void -o --output --for --limit --runs -T --threads --memory --progress --json -q --quiet -h --help' ;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then
-    values='convert join inspect show verify extract apply diff id bench'
+    values='convert join inspect show verify extract apply diff id'
     [[ $cur != -* ]] || values='-h --help --version'
     COMPREPLY=($(compgen -W "$values" -- "$cur"))
     return
@@ -50,7 +49,7 @@ _ztstream() {
     *:--files) values='all none' ;;
     *:--npy-void) values='bf16 f8_e4m3fn f8_e5m2' ;;
     *:--progress) values='auto always never' ;;
-    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|*:--shard-size|*:--shard|*:--include|*:--exclude|*:--rename|*:--set|*:--unset|*:--atol|*:--rtol|*:--variant|*:--profile|*:--region|*:--endpoint-url|*:--header|*:--for|*:--limit|*:--runs|*:-T|*:--threads|*:--memory) return ;;
+    *:--align|*:--min-gain|*:--chunk|*:--part-size|*:--shards|*:--shard-size|*:--shard|*:--include|*:--exclude|*:--rename|*:--set|*:--unset|*:--atol|*:--rtol|*:--variant|*:--profile|*:--region|*:--endpoint-url|*:--header|*:-T|*:--threads|*:--memory) return ;;
   esac
   if [ -n "$values" ]; then
     COMPREPLY=($(compgen -W "$values" -- "$cur"))

@@ -36,7 +36,7 @@ SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&
 # How often each kind is drawn.
 KINDS = {"comparison": 35, "logic": 15, "arithmetic": 15, "condition": 10, "guard": 15, "constant": 10}
 # Tests that look at the text of the tree, build things of their own, or measure.
-APART = "^(lint.*|docs_test|completion_test|install|classic|reference|cluster|ci_.*|python_(wheel|release|plain)_test|.*_fuzz.*|e2e_(cost|bench|compare)_test)$"
+APART = "^(lint.*|docs_test|completion_test|install|classic|reference|cluster|ci_.*|python_(wheel|release|plain)_test|.*_fuzz.*|e2e_(cost|compare)_test)$"
 # Lines in which the compiler needs a constant, or a change alters no result.
 NOT_HERE = re.compile(r"\b(constexpr|consteval|static_assert|template|case|enum|assert|reserve|operator|using|alignas|DCHECK)\b")
 ERRORS = (r"(?:InvalidArgument|AlreadyExists|InvalidData|Unsupported|NumericError|FailedPrecondition|MakeStatus|IoError|With\w+"

@@ -208,7 +208,7 @@ case $command in
 @CASES@
 esac
 """
-ZSH_ACTIONS = {"files": "_files", "folders": "_files -/", "tensors": "_ztstream_tensors", "": ""}
+ZSH_ACTIONS = {"files": "_files", "tensors": "_ztstream_tensors", "": ""}
 
 
 def zsh_action(row):

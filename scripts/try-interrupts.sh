@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Presses Ctrl-C at random moments of what the Python package does (saves, writers, loads, verify, convert, bench), once for each
+# Presses Ctrl-C at random moments of what the Python package does (saves, writers, loads, verify, convert), once for each
 # Python that is named, until so many calls were interrupted in all. Fails where one crashed, hung, or left a file behind.
 #
 #   scripts/try-interrupts.sh COUNT PYTHON...
@@ -14,7 +14,7 @@ count=$1
 shift
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
-# ZT_INTERRUPTS is that of one way. Ten are interrupted so often, seven a quarter of that; some calls end before they are.
+# ZT_INTERRUPTS is that of one way. Ten are interrupted so often, six a quarter of that; some calls end before they are.
 each=$(( count / $# / 11 + 1 ))
 for python in "$@"; do
   "$python" -V

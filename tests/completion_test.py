@@ -20,7 +20,7 @@ import make_safetensors
 
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
 COMPLETIONS = ROOT / "completions"
-COMMANDS = ["convert", "join", "inspect", "show", "verify", "extract", "apply", "diff", "id", "bench"]
+COMMANDS = ["convert", "join", "inspect", "show", "verify", "extract", "apply", "diff", "id"]
 
 
 def options(*command):
@@ -69,7 +69,7 @@ class Completion:
                              ("convert a.safetensors --quant ", "keep group"), ("convert --dequantize ", "f32 f16 bf16"),
                              ("inspect --from ", "safetensors npy npz gguf torch onnx hdf5 zt"),
                              ("extract a.zt --to ", "safetensors npz npy gguf"),
-                             ("bench --progress ", "auto always never"), ("inspect --sort ", "name size offset"), ("convert --digest s", "sha256")):
+                             ("id --progress ", "auto always never"), ("inspect --sort ", "name size offset"), ("convert --digest s", "sha256")):
             self.assertEqual(self.offers(f"ztstream {line}"), set(values.split()), line)
 
     def test_levels_of_zstd(self):

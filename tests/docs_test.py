@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import reference
 
 PROGRAM = os.environ.get("ZTSTREAM") or str(ROOT / "build/release/bin/ztstream")
-COMMANDS = ["convert", "join", "inspect", "show", "verify", "extract", "apply", "diff", "id", "bench"]
+COMMANDS = ["convert", "join", "inspect", "show", "verify", "extract", "apply", "diff", "id"]
 
 
 def run(*arguments):

@@ -77,9 +77,6 @@ struct Args : Common {
   std::string attributes;          // diff: "tensors", "all" or "none"; empty: of tensors
   std::vector<std::string> names;  // extract: empty: all; show: one
   std::string to;                  // extract: name of a format; empty: by the output's suffix
-  std::uint64_t whole = 0;         // bench: that it estimates for; 0: those of the input
-  std::uint64_t limit = 1 << 30;   // bench
-  unsigned runs = 3;               // bench
 
   // The files that opening the inputs leaves out.
   std::shared_ptr<std::vector<LeftOut>> left_out = nullptr;

@@ -17,7 +17,6 @@ int RunDiff(const Args& args);
 int RunId(const Args& args);
 int RunApply(const Args& args);
 int RunShow(const Args& args);
-int RunBench(const Args& args);
 
 // A bit for each command: an option names all commands that have it.
 enum CommandBit : unsigned {
@@ -28,9 +27,8 @@ enum CommandBit : unsigned {
   kExtract = 16,
   kDiff = 32,
   kId = 64,
-  kBench = 128,
-  kShow = 256,
-  kApply = 512,
+  kShow = 128,
+  kApply = 256,
   kEvery = 2 * kApply - 1,  // kApply is the last
   // For options of the program itself, which every command accepts.
   kProgram = 0,
@@ -64,7 +62,7 @@ struct Option {
   std::string_view help;
   // The default, in words.
   std::string_view initial = "";
-  // For a string, all its values; for other types, examples; or "@files", "@folders", "@tensors".
+  // For a string, all its values; for other types, examples; or "@files", "@tensors".
   std::string_view words = "";
   // Synonyms of values: "pt=torch pth=torch".
   std::string_view aliases = "";

@@ -385,8 +385,8 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
                   &command);
   }
   for (const Option& option : Options()) {
-    if (option.name == "output" && command.bit != kBench && option.of(command.bit) &&
-        args.output.empty() && !(args.dry_run && command.bit == kConvert) && !args.missing)
+    if (option.name == "output" && option.of(command.bit) && args.output.empty() &&
+        !(args.dry_run && command.bit == kConvert) && !args.missing)
       return RefuseMissing("-o OUT", option, command);
   }
   return OkStatus();

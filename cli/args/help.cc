@@ -100,8 +100,7 @@ std::string HelpText(const Command* command) {
   for (const Option& option : Options()) {
     if (!option.of(command->bit) || option.group == kCommon) continue;
     if (option.is_operand()) usage += " " + std::string(option.name);
-    if (option.name == "output" && command->bit != kBench)
-      usage += " -o " + std::string(option.value);
+    if (option.name == "output") usage += " -o " + std::string(option.value);
     if (option.group != group) rows += std::string(option.group) + ":\n";
     group = option.group;
     rows += OptionRow(option, columns);

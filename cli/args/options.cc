@@ -18,24 +18,22 @@ constexpr Command kCommands[] = {
     {kApply, "apply", "Change a checkpoint where it lies to the next version", RunApply},
     {kDiff, "diff", "Compare names, shapes, types, attributes and values", RunDiff},
     {kId, "id", "Print the content digest, which identifies a model", RunId},
-    {kBench, "bench", "Measure reading, converting, compressing and writing", RunBench},
 };
 
 constexpr std::string_view kOutput = "Output", kShards = "Shards", kTensors = "Tensors",
-                           kChecks = "Checks", kInput = "Input", kMeasure = "Measurements",
-                           kAll = "Every command";
+                           kChecks = "Checks", kInput = "Input", kAll = "Every command";
 constexpr unsigned kReads = kEvery & ~kJoin, kOpens = kReads & ~kApply,
                    kWrites = kConvert | kJoin | kExtract | kInspect,
                    kRules = kConvert | kExtract | kVerify,
                    kSays = kConvert | kInspect | kExtract | kDiff;
-constexpr std::string_view kFiles = "@files", kFolders = "@folders", kTensorNames = "@tensors";
+constexpr std::string_view kFiles = "@files", kTensorNames = "@tensors";
 constexpr std::string_view kFloats = "f32 f16 bf16";
 constexpr std::uint64_t kLeastMemory = 64 << 10;
 
 constexpr Option kOptions[] = {
     // Operands.
-    {kConvert | kId | kBench, 0, "INPUT...", "", "", &Args::inputs,
-     "Files, a checkpoint folder, or - for standard input (but bench)", "", kFiles},
+    {kConvert | kId, 0, "INPUT...", "", "", &Args::inputs,
+     "Files, a checkpoint folder, or - for standard input", "", kFiles},
     {kJoin, 0, "SHARD...", "", "", &Args::inputs,
      "All shards of one conversion: DIR/model-*-of-*.zt", "", kFiles},
     {kInspect, 0, "FILE...", "", "", &Args::inputs, "Files or folders of any format it reads", "",
@@ -168,15 +166,6 @@ constexpr Option kOptions[] = {
      "Files to take along: all, none, or patterns of paths", "all", "all none"},
     {kOpens, 0, "npy-void", "TYPE", kInput, &Args::void_type,
      "Element type of npy's '|V' arrays, e.g. bf16", "", "bf16 f8_e4m3fn f8_e5m2"},
-
-    {kBench, 'o', "output", "DIR", kMeasure, &Args::output,
-     "Where the result would go; else the input's folder", "", kFolders},
-    {kBench, 0, "for", "SIZE", kMeasure, &Args::whole, "Estimate for as many bytes of such input",
-     "the input", "", "", 1},
-    {kBench, 0, "limit", "SIZE", kMeasure, &Args::limit, "Bytes each run takes at most", "1GiB", "",
-     "", 1},
-    {kBench, 0, "runs", "N", kMeasure, &Args::runs, "Runs of each measurement; the median counts",
-     "3", "", "", 1, 1'000'000},
 
     {kReads, 'T', "threads", "N", kAll, &Args::threads, "Workers; 0: all usable", "0", "", "", 0,
      1024},

@@ -62,8 +62,7 @@ class OutputOfTheProgram(support.EndToEnd):
         name = os.fsdecode(b"bad\xffname.safetensors")
         source = self.safetensors(name, ONE)
         for command in (["convert", source, "-o", self.path("o.zt")], ["inspect", source], ["diff", source, source],
-                        ["extract", source, "-o", self.path(os.fsdecode(b"\xfe.npz"))],
-                        ["bench", source, "--runs", "1"]):
+                        ["extract", source, "-o", self.path(os.fsdecode(b"\xfe.npz"))]):
             result = self.json(*command, "--json", "-q")
             self.assertEqual((result["schema"], result["cmd"], result["ok"]), ("ztstream/2", command[0], True))
 
@@ -149,7 +148,7 @@ class OutputOfTheProgram(support.EndToEnd):
             join s/x-00001-of-00002.zt s/x-00002-of-00002.zt -fo s/x.zt|inspect m.zt|inspect m.zt n.safetensors|inspect m.zt --stats|inspect m.zt --html p.html
             inspect s/x.zt.index.json|show m.zt w|show m.zt gone|verify m.zt|verify d.zt|verify m.zt --against m|verify m.zt --against n.safetensors --files none
             verify m|extract m.zt -o x.npz|extract m.zt -o npy/|extract m.zt -o back/ --to safetensors|extract m.zt config.json -o c.json|extract m.zt -no y.npz
-            diff m.zt m|diff m.zt n.safetensors --atol 9|diff m.zt n.safetensors --attributes all|id m.zt|bench --runs 1 --limit 1MiB n.safetensors
+            diff m.zt m|diff m.zt n.safetensors --atol 9|diff m.zt n.safetensors --attributes all|id m.zt
             inspect --help|--version|frob|convert""".replace("\n", "|").split("|")
         seen = set()
         for line in lines:
@@ -628,7 +627,6 @@ class Inputs(support.EndToEnd):
     def test_what_a_pipe_is_not_for(self):
         source = self.safetensors("a.safetensors", ONE)
         os.mkfifo(self.path("p"))
-        self.fail_with(USAGE, "bench", "p", says="p: bench reads its input several times; name a file")
         self.fail_with(USAGE, "convert", "p", "p", "-o", "o.zt", says="p can be given once")
         self.fail_with(USAGE, "convert", "-", "-", "-o", "o.zt", says="standard input can be given once")
         self.fail_with(UNSUPPORTED, "join", "p", "-o", "o.zt", says="p: a .zt file cannot be read from a pipe; name a file")
@@ -722,7 +720,7 @@ class Options(support.EndToEnd):
     def test_none_is_ignored_in_silence(self):
         table = self.json("--help", "--json")["options"]
         rows = [(command, row) for row in table for command in row["commands"] if not row["operand"] and row["name"] != "output"
-                and command not in ("apply", "bench")]  # tried in tests of their own: one changes its input, one prints times
+                and command != "apply"]  # tried in a test of its own: it changes its input
         rng, tried, silent = random.Random(int(os.environ.get("ZT_SEED", 1))), 0, []
         while tried < int(os.environ.get("ZT_COUNT", 60)):
             (command, row), kind = rng.choice(rows), rng.choice([*self.kinds])
@@ -840,12 +838,11 @@ class CommandLine(support.EndToEnd):
                  "--shard-size": ("0", "+1", "-1", "0x10", "1e3", "1.2.3", ".", "MiB", "0KiB", "1 MiBs", "99999999999T"),
                  "--align": ("0", "+64"), "--chunk": ("0",), "--memory": ("0", "-1"),
                  "--shard": ("+1/2", "1/2/3", "1/", "/2", "0x1/2"), "--min-gain": ("+1", "0x1", "nan", "inf", "1 ", "1e1"),
-                 "--zstd": ("+3", "3.0", "0x3", "3 ", "", "Huffman", "99999999999", "20"), "--runs": ("0", "+1"), "--limit": ("0",)}
+                 "--zstd": ("+3", "3.0", "0x3", "3 ", "", "Huffman", "99999999999", "20")}
         for option, texts in wrong.items():
-            command = ("bench", source) if option in ("--runs", "--limit") else ("convert", source, "-o", self.path("o.zt"))
             for text in texts:
                 with self.subTest(option=option, text=text):
-                    line = self.fail_with(USAGE, *command, f"{option}={text}")
+                    line = self.fail_with(USAGE, "convert", source, "-o", self.path("o.zt"), f"{option}={text}")
                     self.assertIn(option, line)
         self.assertFalse(self.path("o.zt").exists())
         self.fail_with(USAGE, "convert", source, "-o", "o.zt", "--shards=0x10",

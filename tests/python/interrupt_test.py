@@ -29,7 +29,7 @@ way, times, size = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 sys.path.insert(0, sys.argv[5])
 import ztstream
 from late_device import LateDevice
-from ztstream import _interrupt, _program, _ring, safetensors_compat as compat
+from ztstream import _interrupt, _ring, safetensors_compat as compat
 _ring.SIZE = size // 6
 os.chdir(sys.argv[1])
 random.seed(1)
@@ -95,9 +95,6 @@ def convert():
 
 def inspect():
     ztstream.inspect("in.zt")
-
-def bench():
-    _program._outcome([ztstream.program(), "bench", "--runs=1", "--limit=1MiB", "--quiet", "in.zt"])
 
 with ztstream.Writer("in.zt", compress="planes", min_gain=-1, overwrite=True, attributes={"a": 1}) as out:
     fill(out)
@@ -262,7 +259,7 @@ class Moments(Case):
 
     def test_programs(self):
         """They end by themselves, with what they have begun to write."""
-        for way in ("convert", "inspect", "bench"):
+        for way in ("convert", "inspect"):
             with self.subTest(way):
                 self.interrupt(way, COUNT // 4, patience=5.0)
 
