@@ -273,7 +273,11 @@ StatusOr<Line> Scan(const std::vector<std::string>& words) {
       end = is_long ? std::min(word.find('='), word.size()) : begin + 1;
       const Option* const option =
           FindOption(word.substr(begin, end - begin), is_long ? '\0' : word[begin]);
-      if (option == nullptr) return RefuseOption(word, line.command());
+      if (option == nullptr) {
+        const bool unknown =
+            !line.operands.empty() && line.operands.front() != "help" && line.command() == nullptr;
+        return unknown ? RefuseCommand(line.operands.front()) : RefuseOption(word, line.command());
+      }
       std::string value = "1";  // --zstd is --zstd=1
       if (option->is_flag()) {
         if (is_long && end < word.size())

@@ -756,6 +756,8 @@ class CommandLine(support.EndToEnd):
 
     def test_words_that_are_wrong_are_named(self):
         cases = [(["conver", "a"], "'conver' is not a command; did you mean 'convert'? See ztstream --help"),
+                 (["bench", "a", "--for", "70GB"], "'bench' is not a command; commands are convert, join"),
+                 (["help", "--ztsd"], "'--ztsd' is not an option; did you mean --zstd?"),
                  (["frobnicate"], "commands are convert, join, inspect, show, verify"),
                  (["convert", "--ztsd", "a", "-o", "b"], "'--ztsd' is not an option of convert; did you mean --zstd? "
                   "See ztstream convert --help"),
