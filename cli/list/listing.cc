@@ -223,12 +223,16 @@ void Sort(Listing& listing, const std::string& order) {  // equal ones stay as t
     }
     return first;
   };
+  const auto sort = [&](auto less, auto key) {  // those of a file mostly lie in order
+    if (!std::ranges::is_sorted(listing.objects, less, key))
+      std::ranges::stable_sort(listing.objects, less, key);
+  };
   if (order == "name") {
-    std::ranges::stable_sort(listing.objects, {}, &ListedObject::name);
+    sort(std::less(), &ListedObject::name);
   } else if (order == "size") {
-    std::ranges::stable_sort(listing.objects, std::greater(), &ListedObject::decoded);
+    sort(std::greater(), &ListedObject::decoded);
   } else if (order == "offset" || !listing.version.empty()) {  // a manifest has an order of its own
-    std::ranges::stable_sort(listing.objects, {}, offset);
+    sort(std::less(), offset);
   }
   const auto files = std::stable_partition(listing.objects.begin(), listing.objects.end(),
                                            [](const auto& each) { return each.path.empty(); });
