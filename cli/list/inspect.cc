@@ -18,6 +18,7 @@ import :rules;
 import :shards;
 import :paths;
 import :signals;
+import zt.convert.delta;
 
 namespace zt::cli::internal {
 namespace {
@@ -163,18 +164,6 @@ ListedComponent ListComponent(const TensorSource& source, ComponentId id) {
   return row;
 }
 
-// The path of a file of the model, or of one of which a delta holds what differs; else empty.
-std::string PathOf(const Object& object, std::uint32_t index) {
-  if (IsFile(object)) return FileEntryOf(object, index).path;
-  if (object.format != kDeltaFormat || object.components.empty()) return "";
-  const Value* const delta = FindMember(object.attributes, "delta");
-  const Value::Map* const entry = delta == nullptr ? nullptr : delta->AsMap();
-  const Value* const format = entry == nullptr ? nullptr : FindMember(*entry, "format");
-  const Value* const path = FindMember(object.attributes, "path");
-  const bool file = format != nullptr && *format == Value(kFileFormat);
-  return file && path != nullptr && path->AsString() != nullptr ? *path->AsString() : "";
-}
-
 Listing List(const Common& common, const TensorSource& source, bool indexed) {
   Listing listing;
   listing.format = source.format();
@@ -187,7 +176,7 @@ Listing List(const Common& common, const TensorSource& source, bool indexed) {
     const Object& object = source.objects()[o];
     ListedObject& listed = listing.objects.emplace_back(
         ListedObject{object.name, object.format, object.shape, object.attributes, {}});
-    listed.path = PathOf(object, o);
+    listed.path = IsFile(object) ? FileEntryOf(object, o).path : DeltaFilePath(object);
     for (std::uint32_t i = 0; i < object.components.size(); ++i) {
       ListedComponent row = ListComponent(source, {o, i});
       if (indexed) row.file = std::filesystem::path(source.file({o, i})).filename().string();

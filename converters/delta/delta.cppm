@@ -24,6 +24,10 @@ struct DeltaOrigin {
 // nullopt if the attributes are not of such a file. kDataLoss if the attribute is malformed.
 StatusOr<std::optional<DeltaOrigin>> FindDelta(const Value::Map& attributes);
 
+// The path of the file of the model of which this object of a delta, as it is stored, holds what
+// differs; empty if it holds another.
+std::string DeltaFilePath(const Object& stored);
+
 // The content digest of a source where that takes no reading of its tensors: of a file of 2.0 that
 // was opened with as_stored, of a delta that says it. Else empty.
 std::string KnownId(const TensorSource& source);

@@ -36,6 +36,12 @@ StatusOr<std::uint64_t> NumberOf(const Value::Map& map, std::string_view key) {
   return Broken(Quote(key) + " is not a whole number from 0 up");
 }
 
+// The attribute of an Entry; null if there is none.
+const Value::Map* EntryOf(const Object& stored) {
+  const Value* const value = FindMember(stored.attributes, delta::internal::kEntryAttribute);
+  return value == nullptr ? nullptr : value->AsMap();
+}
+
 }  // namespace
 
 StatusOr<std::optional<DeltaOrigin>> FindDelta(const Value::Map& attributes) {
@@ -50,6 +56,13 @@ StatusOr<std::optional<DeltaOrigin>> FindDelta(const Value::Map& attributes) {
   ZT_ASSIGN_OR_RETURN(origin.base_name, TextOf(*base->AsMap(), "name"));
   ZT_ASSIGN_OR_RETURN(origin.base_id, TextOf(*base->AsMap(), "id"));
   return origin;
+}
+
+std::string DeltaFilePath(const Object& stored) {
+  const Value::Map* const entry = stored.format == kDeltaFormat ? EntryOf(stored) : nullptr;
+  if (entry == nullptr || stored.components.empty()) return "";
+  const auto format = TextOf(*entry, "format"), path = TextOf(stored.attributes, "path");
+  return format.ok() && path.ok() && *format == kFileFormat ? *path : "";
 }
 
 std::string Described(const std::string& name, const std::string& id) {
@@ -170,8 +183,7 @@ Value ToValue(const Entry& entry) {
 }
 
 StatusOr<Entry> ReadEntry(const Object& object) {
-  const Value* const value = FindMember(object.attributes, kEntryAttribute);
-  const Value::Map* const map = value == nullptr ? nullptr : value->AsMap();
+  const Value::Map* const map = EntryOf(object);
   if (map == nullptr) return Broken("the attribute 'delta' is missing, or no map");
   Entry entry;
   ZT_ASSIGN_OR_RETURN(entry.format, TextOf(*map, "format"));
