@@ -49,6 +49,14 @@ TEST(InternedString, IsItsTextWhetherItIsListedOrNot) {
   EXPECT_EQ(sizeof(InternedString), 8u);  // a million tensors have three each
 }
 
+TEST(Names, LowerAndTrimmed) {
+  EXPECT_EQ(Lower("AZaz@[\xc4\xe4"), "azaz@[\xc4\xe4");
+  EXPECT_EQ(Trimmed(" \t\r\n a b \v\f"), "a b");
+  EXPECT_EQ(Trimmed(" \ta ", " "), "\ta");
+  EXPECT_EQ(Trimmed("   "), "");
+  EXPECT_EQ(Trimmed(""), "");
+}
+
 TEST(Shape, CountsAndOverflow) {
   EXPECT_EQ(ElementCount({}), 1u);
   EXPECT_EQ(ElementCount(Shape{3, 4}), 12u);

@@ -147,9 +147,7 @@ struct StoreValue {
     std::string word = text;
     if (option.words == "@files") return HideInto(word, args.*field);
     const std::vector<std::string_view> known = Words(option.words);
-    if (!known.empty() && known[0][0] != '@') {  // "PyTorch", "BF16"
-      for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    }
+    if (!known.empty() && known[0][0] != '@') word = Lower(word);  // "PyTorch", "BF16"
     for (const std::string_view alias : Words(option.aliases)) {
       const std::size_t equals = alias.find('=');
       if (word == alias.substr(0, equals)) word = alias.substr(equals + 1);
@@ -407,9 +405,8 @@ std::optional<double> ParseDecimal(std::string_view text) {
 std::optional<std::uint64_t> ParseSize(std::string_view text) {
   const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   const std::string_view number = text.substr(0, digits);
-  std::string unit(text.substr(std::min(text.find_first_not_of(' ', digits), text.size())));
-  std::transform(unit.begin(), unit.end(), unit.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string unit =
+      Lower(text.substr(std::min(text.find_first_not_of(' ', digits), text.size())));
   std::uint64_t factor = 1;
   if (!unit.empty() && unit != "b") {
     const std::size_t power = std::string_view("kmgt").find(unit[0]);

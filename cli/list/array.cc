@@ -204,17 +204,11 @@ namespace {
 
 using Int = std::int64_t;
 
-std::string_view Trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(' ');
-  if (begin == text.npos) return "";
-  return text.substr(begin, text.find_last_not_of(' ') - begin + 1);
-}
-
 std::vector<std::string_view> Split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
   for (std::size_t end = 0; end != text.npos; text.remove_prefix(end == text.npos ? 0 : end + 1)) {
     end = text.find(at);
-    parts.push_back(Trimmed(text.substr(0, end)));
+    parts.push_back(Trimmed(text.substr(0, end), " "));
   }
   return parts;
 }
@@ -273,7 +267,7 @@ StatusOr<std::vector<Axis>> ParseSlice(std::string_view text,
   if (text.find('[') != text.npos)
     return InvalidArgument(
         "a slice holds no list of positions; show takes one, or start:stop:step");
-  if (!Trimmed(text).empty()) words = Split(text, ',');
+  if (!Trimmed(text, " ").empty()) words = Split(text, ',');
   if (words.size() > 1 && words.back().empty()) words.pop_back();  // "0,"
   const auto dots = static_cast<std::size_t>(std::ranges::count(words, "..."));
   if (dots > 1) return InvalidArgument("a slice has one '...' at most");

@@ -168,13 +168,6 @@ namespace {
 
 // ---- the configuration --------------------------------------------------------------------------
 
-std::string Lower(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return text;
-}
-
 StatusOr<Scheme> DeclaredScheme(const Value::Map& config) {
   const std::string method = MethodOf(config);
   if (method == "gptq") return Scheme::kGptq;

@@ -72,8 +72,7 @@ bool IsPrintable(std::string_view text) {
 // Detects a kind of text by its beginning.
 std::optional<std::string_view> NameText(std::string_view text) {
   while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
-  std::string lower(text.substr(0, 40));
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string lower = Lower(text.substr(0, 40));
   for (const Magic& each : kTexts) {
     if (lower.starts_with(each.bytes)) return each.what;
   }

@@ -10,8 +10,7 @@ import zt.text;
 namespace zt {
 
 std::optional<ElementType> FindTypeName(std::string_view text, std::string* lower) {
-  std::string name(text);
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string name = Lower(text);
   for (const std::string_view prefix : {"torch.", "numpy.", "np."}) {
     if (name.starts_with(prefix)) name.erase(0, prefix.size());
   }

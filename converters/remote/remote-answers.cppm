@@ -113,9 +113,6 @@ extern "C++" bool JsonTree(std::string_view text,
 
 // Quotes `text` as one word of a shell command.
 std::string ShellQuoted(std::string_view text);
-// `text` without blanks around it.
-std::string_view Trimmed(std::string_view text);
-std::string Lower(std::string_view text);
 // A number without sign; nullopt if `text` is anything else.
 std::optional<std::uint64_t> NumberOf(std::string_view text);
 // Without those at its end.

@@ -19,8 +19,6 @@ bool IsOneOf(char c, std::string_view characters) { return characters.find(c) !=
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 // True if a name goes on behind the count of shards: "-fp8.safetensors".
 bool IsBoundary(std::string_view rest) { return rest.empty() || IsOneOf(rest.front(), "-_."); }
 
@@ -28,8 +26,8 @@ bool IsBoundary(std::string_view rest) { return rest.empty() || IsOneOf(rest.fro
 std::size_t FindOf(std::string_view file, std::size_t end) {
   while (end-- > 0) {
     const std::string_view at = file.substr(end, kOf.size());
-    if (at.size() == kOf.size() && IsOneOf(at[0], "-_") && Lower(at[1]) == 'o' &&
-        Lower(at[2]) == 'f' && IsOneOf(at[3], "-_"))
+    if (at.size() == kOf.size() && IsOneOf(at[0], "-_") && IsOneOf(at[3], "-_") &&
+        Lower(at.substr(1, 2)) == "of")
       return end;
   }
   return file.npos;

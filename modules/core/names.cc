@@ -1,4 +1,4 @@
-// zt.core:names — tells URLs from paths.
+// zt.core:names — tells URLs from paths; case and blanks of words.
 module zt.core;
 
 import zt.std;
@@ -12,6 +12,17 @@ bool IsUrl(std::string_view path) {
   return std::ranges::all_of(path.substr(0, end), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '+' || c == '-' || c == '.';
   });
+}
+
+std::string Lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+std::string_view Trimmed(std::string_view text, std::string_view blanks) {
+  const std::size_t begin = std::min(text.find_first_not_of(blanks), text.size());
+  return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
 }
 
 }  // namespace zt
