@@ -188,6 +188,16 @@ TEST(GroupQuantized, AnAttributeOfItsNameIsNotReplaced) {
           "attribute 'quantization_config'"));
 }
 
+TEST(QuantizedModuleOf, IsWhatStandsBeforeTheEnding) {
+  for (const char* name :
+       {"a.m.weight", "a.m.qweight", "a.m.g_idx", "a.m.biases", "a.m.weight_packed",
+        "a.m.weight_scale_inv", "a.m.SCB", "a.m_blocks", "a.m_scales", "a.m.weight.absmax",
+        "a.m.weight.quant_state.bitsandbytes__nf4"})
+    EXPECT_EQ(QuantizedModuleOf(name), "a.m") << name;
+  for (const char* name : {"a.m.bias", ".weight", "weight", "a.m.scale", "a.m.blocks"})
+    EXPECT_EQ(QuantizedModuleOf(name), std::nullopt) << name;
+}
+
 TEST(GroupQuantized, WithoutModulesNothingIsSaid) {
   Zeros zeros;
   zeros.Add("w", {4}, DType::kF32);

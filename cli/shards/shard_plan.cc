@@ -11,30 +11,11 @@ import zt.std;
 import :options;
 import :output;
 import :shards;
+import zt.convert.composite;
 import zt.convert.files;
 
 namespace zt::cli::internal {
 namespace {
-
-// The suffixes that distinguish the tensors of a quantized module, in checkpoints of GPTQ, AWQ,
-// compressed-tensors, block-scaled f8, bitsandbytes, MLX and MXFP4.
-constexpr std::string_view kCompanions =
-    ".qweight .qzeros .scales .g_idx .biases .weight .weight_packed .weight_scale "
-    ".weight_scale_2 .weight_scale_inv .weight_shape .weight_zero_point .weight_g_idx "
-    ".input_scale .SCB .weight_global_scale _blocks _scales .weight_scale_inverse "
-    ".input_global_scale";
-
-// The quantized module of a tensor, judging by its name; nullopt if the name has no such suffix.
-std::optional<std::string_view> ModuleOf(std::string_view name) {
-  // bitsandbytes: "X.weight.absmax", "X.weight.quant_state.bitsandbytes__nf4".
-  if (const auto inner = name.rfind(".weight."); inner != name.npos) return name.substr(0, inner);
-  static const std::vector<std::string_view> companions = Words(kCompanions);
-  for (const std::string_view suffix : companions) {
-    if (name.size() > suffix.size() && name.ends_with(suffix))
-      return name.substr(0, name.size() - suffix.size());
-  }
-  return std::nullopt;
-}
 
 // Objects that stay in one shard, by their indices in the plan.
 struct Unit {
@@ -65,7 +46,7 @@ std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
     for (const PlannedComponent& component : plan.objects[i].components) {
       if (component.shared_with) unite(i, component.shared_with->object);
     }
-    if (const auto module = ModuleOf(SourceObject(source, plan.objects[i]).name)) {
+    if (const auto module = QuantizedModuleOf(SourceObject(source, plan.objects[i]).name)) {
       unite(i, modules.emplace(*module, i).first->second);
     }
   }

@@ -88,6 +88,10 @@ struct QuantizedTensor {
 // True if the name ends as that of a part of a quantized tensor does: "x.weight_scale", "x.qweight".
 bool NamesQuantizedPart(std::string_view name);
 
+// The module of a tensor, judging by its name alone: "x" of "x.weight", "x.qweight", "x.weight_scale".
+// nullopt if none of its parts is named so. Shards are cut by it: an ending more is another cut.
+std::optional<std::string_view> QuantizedModuleOf(std::string_view name);
+
 // Finds the quantized tensors: DeepSeek's FP8 and FP4, gpt-oss, compressed-tensors, ModelOpt, GPTQ,
 // AWQ, bitsandbytes (docs/QUANTIZED.md). If `config` is empty, the configuration that the source has
 // among its attributes or files is taken. kDataLoss, naming the tensor, if one contradicts itself or

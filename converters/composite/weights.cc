@@ -49,6 +49,35 @@ Status CheckForm(const Configuration& config) {
   return OkStatus();
 }
 
+// How the tensors of a module end that stay together: GPTQ, AWQ, compressed-tensors, block-scaled f8,
+// bitsandbytes, MLX and MXFP4.
+constexpr std::string_view kCompanions[] = {".qweight",
+                                            ".qzeros",
+                                            ".scales",
+                                            ".g_idx",
+                                            ".biases",
+                                            ".weight",
+                                            ".weight_packed",
+                                            ".weight_scale",
+                                            ".weight_scale_2",
+                                            ".weight_scale_inv",
+                                            ".weight_shape",
+                                            ".weight_zero_point",
+                                            ".weight_g_idx",
+                                            ".input_scale",
+                                            ".SCB",
+                                            ".weight_global_scale",
+                                            "_blocks",
+                                            "_scales",
+                                            ".weight_scale_inverse",
+                                            ".input_global_scale"};
+
+// What stands before this ending of a name; nullopt if nothing does, or it ends otherwise.
+std::optional<std::string_view> Before(std::string_view name, std::string_view suffix) {
+  if (name.size() <= suffix.size() || !name.ends_with(suffix)) return std::nullopt;
+  return name.substr(0, name.size() - suffix.size());
+}
+
 }  // namespace
 
 bool Is(const Object& object, std::string_view type) {
@@ -149,10 +178,8 @@ Status Finder::Look(const Object& object) {
     return OkStatus();
   const std::string_view name = object.name;
   for (const Part& part : Parts()) {
-    if (part.look == nullptr || name.size() <= part.suffix.size() || !name.ends_with(part.suffix))
-      continue;
-    return (this->*part.look)(object,
-                              std::string(name.substr(0, name.size() - part.suffix.size())));
+    const auto module = Before(name, part.suffix);
+    if (part.look != nullptr && module) return (this->*part.look)(object, std::string(*module));
   }
   return OkStatus();
 }
@@ -279,3 +306,16 @@ StatusOr<FoundWeights> FindWeights(const Tensors& tensors, std::span<const Confi
 }
 
 }  // namespace zt::composite::internal
+
+namespace zt {
+
+std::optional<std::string_view> QuantizedModuleOf(std::string_view name) {
+  // bitsandbytes: "X.weight.absmax", "X.weight.quant_state.bitsandbytes__nf4".
+  if (const auto inner = name.rfind(".weight."); inner != name.npos) return name.substr(0, inner);
+  for (const std::string_view suffix : composite::internal::kCompanions) {
+    if (const auto module = composite::internal::Before(name, suffix)) return module;
+  }
+  return std::nullopt;
+}
+
+}  // namespace zt
