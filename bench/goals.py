@@ -103,7 +103,7 @@ def million(bench, options):
     count = 10_000 if options.quick else 1_000_000
     source = bench.make(count * 64, "--sparse", "--tensor-bytes", 64)
     rows = bench.compare(source, {f"{count:,} tensors of 64 bytes, -T2": bench.convert(source, "-T2")}, options.runs)
-    return {"rows": rows, "goals": [goal(f"{count:,} tensors", rows[0]["median"], 1.5, unit=" s"),
+    return {"rows": rows, "goals": [goal(f"{count:,} tensors", rows[0]["median"], 1.0, unit=" s"),
                                     goal(f"memory for {count:,} tensors", rows[0]["peak"] / 2**20, 400, unit=" MiB")]}
 
 
