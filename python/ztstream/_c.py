@@ -256,11 +256,19 @@ class Handle:
 
 
 class Watched:
-    """A long call with a progress function, by which Ctrl-C cancels it."""
+    """A long call with a progress function, by which Ctrl-C cancels it. True until the library, which calls that no more when it
+    was told, calls nothing."""
 
     def __init__(self):
-        self.cancelled = False
-        self.progress = Progress(lambda done, total, user: int(self.cancelled))
+        self.cancelled = self.told = False
+        self.progress = Progress(self._progress)
+
+    def __bool__(self):
+        return not self.told
+
+    def _progress(self, done, total, user):
+        self.told = self.cancelled
+        return int(self.told)
 
     def cancel(self):
         """Makes the call end."""

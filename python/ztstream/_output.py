@@ -8,7 +8,7 @@ from functools import partial
 
 from . import _c
 from ._errors import ArgumentError, InputOutputError, MisuseError
-from ._interrupt import in_one_step, interruptibly
+from ._interrupt import _outputs, in_one_step, interruptibly
 from ._reader import is_url
 
 _LONG = 4 << 20  # bytes that may take long to write to a file
@@ -84,6 +84,7 @@ class Output(_c.Handle):
             options.threads = max(2, len(os.sched_getaffinity(0)) if options.threads == 0 else 2)
         self._struct = _c.Sink(size=sizeof(_c.Sink), name=os.fsencode(self.name), append=_c.Append(self._sink.append),
                                finish=_c.Finish(self._sink.finish))
+        _outputs.add(self)
         self._run(lambda: self._check(_c.c.writer_open_sink(byref(self._struct), byref(options), self.out)), True, self._cancel)
 
     def call(self, function, *arguments, nbytes=0, kept=None):
@@ -104,18 +105,19 @@ class Output(_c.Handle):
 
     def end(self):
         """Frees it when no call uses it any more. The output of one that was not finished is removed."""
+        if self._pid == os.getpid():
+            self._run(self.give_up, True, None)
+
+    def give_up(self):
+        """The same in this thread."""
         if self._pid != os.getpid():
             return
-
-        def work():
-            if self._lock.locked():
-                self._cancel()
-            with self._lock:
-                self._as_parameter_ = None
-                self.close()  # ends the threads that read what is kept
-                self._kept.clear()
-
-        self._run(work, True, None)
+        if self._lock.locked():
+            self._cancel()
+        in_one_step(partial(self._lock.acquire), partial(setattr, self, "_as_parameter_", None),
+                    partial(self.close),  # ends the threads that read what is kept
+                    partial(self._kept.clear), partial(self._lock.release))
+        _outputs.discard(self)
 
     def _run(self, work, long, cancel):
         if not long:

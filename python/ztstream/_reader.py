@@ -31,7 +31,8 @@ class Reader(_c.Handle):
         if not long and self.raised is None:
             return work()
         with own_errors(self.raised):
-            return interruptibly(work, watched and watched.cancel, leave=True, foreign=self.raised is not None)
+            return interruptibly(work, None if watched is None else watched.cancel, leave=True,
+                                 foreign=self.raised is not None or (False if watched is None else watched))
 
 
 @contextlib.contextmanager

@@ -306,6 +306,73 @@ sys.exit(7)
                     self.assertEqual((done.returncode, done.stderr), (7, ""))
                     self.assertLess(float(done.stdout), 2.0)
 
+    def test_what_goes_on(self):
+        """The interpreter ends while threads of the library call Python: for an output that nobody ended, for calls in the caller's
+        own threads, and for one that an interrupt has left. It ends as it says, whatever signals come meanwhile."""
+        code = '''
+import _signal, atexit, io, os, signal, sys, threading, time
+atexit.register(_signal.signal, signal.SIGALRM, _signal.SIG_IGN)  # after what the package does there
+import ztstream
+way, path = sys.argv[1:]
+class Slow(io.BytesIO):
+    slow = 0
+    def read(self, count=-1):
+        time.sleep(self.slow)
+        return super().read(count)
+    def write(self, data):
+        time.sleep(self.slow)
+        return super().write(data)
+def thread(work):
+    threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.1)
+def again():
+    while True:
+        file["small"].tobytes()
+def late(*_):
+    raise SystemExit(8)
+if way in ("output", "cycle"):
+    Slow.slow = 0.02
+    out = ztstream.Writer(Slow(), digest="none", threads=2)
+    for i in range(30):
+        out.add("w%d" % i, bytes(50000), dtype="u8")
+    if way == "cycle":
+        out.itself = out
+        del out
+elif way in ("read", "verify"):
+    file = ztstream.open(path)
+    out = {"large": bytearray(file["large"].nbytes)}
+    thread(file.verify if way == "verify" else lambda: file.read(out=out))
+elif way == "left":
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    file = ztstream.open(path)
+    from ztstream import _interrupt
+    _interrupt._PATIENCE = 0.001
+    signal.setitimer(signal.ITIMER_REAL, 0.03)
+    try:
+        file.verify()
+    except KeyboardInterrupt:
+        pass
+else:
+    with open(path, "rb") as source:
+        file = ztstream.open(Slow(source.read()))
+    Slow.slow = 0.01
+    thread(again if way == "again" else file["large"].tobytes)
+signal.signal(signal.SIGALRM, late)
+atexit.register(signal.setitimer, signal.ITIMER_REAL, 0.01, 0.01)
+sys.exit(7)
+'''
+        path = os.path.join(self.folder, "in.zt")
+        subprocess.run([sys.executable, "-B", "-c", "import os, sys, ztstream\n"
+                        "with ztstream.Writer(sys.argv[1], compress='planes', min_gain=-1) as out:\n"
+                        "    out.add('large', os.urandom(96 << 20), dtype='f32', shape=(24 << 20,))\n"
+                        "    out.add('small', b'12345678', dtype='u8')\n", path], timeout=60, check=True)
+        for way in ("output", "cycle", "read", "verify", "left", "object", "again"):
+            for _ in range(3):
+                with self.subTest(way):
+                    done = subprocess.run([sys.executable, "-B", "-c", code, way, path], capture_output=True, text=True, timeout=60,
+                                          check=False)
+                    self.assertEqual(done.returncode, 7, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
