@@ -470,7 +470,8 @@ class Faults(remote_server.Remote):
         allow = functools.partial(resource.setrlimit, resource.RLIMIT_CORE, most)
         for source, limit in (("s3://in/big.safetensors", (0, 0)), (self.path("m.safetensors"), most)):
             started = subprocess.Popen([support.PROGRAM, "convert", source, "-o", self.path("out"), "-q"], stdin=subprocess.DEVNULL,
-                                       env={**os.environ, **self.environment}, preexec_fn=allow)
+                                       env={**os.environ, **self.environment, "ASAN_OPTIONS": "disable_coredump=0"},
+                                       preexec_fn=allow)
             with open(self.path("out"), "rb") as out:  # it was opened there: the words were read
                 self.assertEqual(resource.prlimit(started.pid, resource.RLIMIT_CORE), limit)
                 out.read()
