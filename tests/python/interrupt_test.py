@@ -268,12 +268,9 @@ class Moments(Case):
                 self.interrupt(way, COUNT // 4, patience=5.0)
 
 
-class Ends(Case):
-    def test_exit(self):
-        """A program that ends at once when Ctrl-C came while a slow file object was read, or written to, ends as it says."""
-        code = '''
-import io, signal, sys, threading, time
-import ztstream
+# A file object whose calls take Slow.slow seconds.
+SLOW = '''
+import io, time
 class Slow(io.BytesIO):
     slow = 0
     def read(self, count=-1):
@@ -282,6 +279,15 @@ class Slow(io.BytesIO):
     def write(self, data):
         time.sleep(self.slow)
         return super().write(data)
+'''
+
+
+class Ends(Case):
+    def test_exit(self):
+        """A program that ends at once when Ctrl-C came while a slow file object was read, or written to, ends as it says."""
+        code = SLOW + '''
+import signal, sys
+import ztstream
 source = Slow(ztstream.save({}))
 with ztstream.Writer(source, digest="none") as out:
     out.add("w", bytes(5 << 20), dtype="u8")
@@ -313,19 +319,11 @@ sys.exit(7)
     def test_what_goes_on(self):
         """The interpreter ends while threads of the library call Python: for an output that nobody ended, for calls in the caller's
         own threads, and for one that an interrupt has left. It ends as it says, whatever signals come meanwhile."""
-        code = '''
-import _signal, atexit, io, os, signal, sys, threading, time
+        code = SLOW + '''
+import _signal, atexit, os, signal, sys, threading
 atexit.register(_signal.signal, signal.SIGALRM, _signal.SIG_IGN)  # after what the package does there
 import ztstream
 way, path = sys.argv[1:]
-class Slow(io.BytesIO):
-    slow = 0
-    def read(self, count=-1):
-        time.sleep(self.slow)
-        return super().read(count)
-    def write(self, data):
-        time.sleep(self.slow)
-        return super().write(data)
 def thread(work):
     threading.Thread(target=work, daemon=True).start()
     time.sleep(0.1)
