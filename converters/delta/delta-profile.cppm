@@ -33,6 +33,8 @@ struct Entry {
 };
 
 inline constexpr std::string_view kEntryAttribute = "delta";
+// The most parts of an object, each of which is looked for among all.
+inline constexpr std::size_t kMostParts = 256;
 // The role of the component with the frames of a part.
 std::string RoleOf(const Part& part);
 

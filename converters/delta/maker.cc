@@ -222,6 +222,7 @@ class Maker final : public DeltaMaker {
   // True if an object can be stored as differences from an object of the base.
   bool IsAlike(const PlannedObject& planned, std::optional<std::uint32_t> base) const {
     const Object& object = *planned.object;
+    if (object.components.size() > kMostParts) return false;
     for (std::size_t c = 0; c < planned.components.size(); ++c) {
       const Component& component = object.components[c];
       if (planned.components[c].shared_with || component.bytes == 0) continue;

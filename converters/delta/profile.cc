@@ -194,6 +194,8 @@ StatusOr<Entry> ReadEntry(const Object& object) {
   const Value* const parts = FindMember(*map, "parts");
   if (parts == nullptr || parts->AsArray() == nullptr || parts->AsArray()->empty())
     return Broken("'parts' is missing, or no list");
+  if (parts->AsArray()->size() > kMostParts)
+    return Broken("it has more than " + std::to_string(kMostParts) + " parts");
   for (const Value& each : *parts->AsArray()) {
     ZT_ASSIGN_OR_RETURN(Part part, ReadPart(each));
     entry.parts.push_back(std::move(part));

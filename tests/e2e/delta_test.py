@@ -464,6 +464,7 @@ class Delta(support.EndToEnd):
                 (lambda m: part(m).update(dtype="f99"), "is not a dtype"), (lambda m: part(m).update(digest="crc32c:0x1"), "sha256 nor"),
                 (lambda m: part(m).pop("chunks"), "25 bytes a chunk"), (lambda m: part(m).update(bytes=39_998), "data has 39998 bytes"),
                 (lambda m: part(m).update(same_as=["none", "data"]), "which has no such part"),
+                (lambda m: m["objects"]["w"]["attributes"]["delta"].update(parts=[part(m)] * 257), "it has more than 256 parts"),
                 (lambda m: m["objects"]["w"]["attributes"].pop("delta"), "the attribute 'delta' is missing"),
                 (lambda m: m["attributes"].pop("ztstream.delta"), "the file does not say which")):
             self.succeed("convert", new, "--base", old, "-o", path, "-fq")
