@@ -69,7 +69,7 @@ int RunApply(const Args& args) {
   if (!done.ok()) return Fail(args, done.status());
   Completed();
   const Applied& applied = *done;
-  const bool already = applied.tensors == 0 && applied.files == 0;
+  const bool already = applied.bytes == 0;
   WarnAll(args, applied.warnings);
   if (args.json) {
     Json json = Envelope(args, true);

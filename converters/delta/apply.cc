@@ -31,25 +31,20 @@ constexpr std::string_view kInstead =
 
 Status NotInPlace(const std::string& why) { return Unsupported(why + std::string(kInstead)); }
 
-// A component that may change, and where it lies.
+// A component that may change.
 struct Place {
   ComponentId old, fresh;
-  Extent extent;
-  std::uint32_t file = 0;
   ComponentId base;  // see BaseOf
+  std::uint64_t bytes = 0;
+  Status fixed = {};  // why it must stay as it is; else where it lies:
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0;
   // Shares its bytes in the checkpoint, and must in the delta.
   const Place* twin = nullptr;
   // Of what a .zt file says of it, and of what twins become; null if nothing asks.
   std::unique_ptr<Hasher> hasher = nullptr, twins = nullptr;
   std::string digest = {};  // of twins
   bool changed = false;
-};
-
-// A component that cannot be changed where it lies, and why.
-struct Fixed {
-  ComponentId old, fresh;
-  ComponentId base;  // see BaseOf
-  Status why;
 };
 
 struct PatchRange {
@@ -73,7 +68,6 @@ class Patch {
     ZT_RETURN_IF_ERROR(Match());
     if (old_.format() == "zt") ZT_RETURN_IF_ERROR(ReadManifest());
     ZT_RETURN_IF_ERROR(CheckShared());
-    ZT_RETURN_IF_ERROR(CheckFixed());
     ZT_ASSIGN_OR_RETURN(journal_, Journal::Create(JournalOf(path_), FileOfFewest()));
     ZT_RETURN_IF_ERROR(AddTensors(options));
     for (const auto& [name, old] : files_of_model_) ZT_RETURN_IF_ERROR(AddFile(name, old));
@@ -128,9 +122,7 @@ class Patch {
 
   // The file that the fewest may read: a journal may hold bytes of all.
   std::string FileOfFewest() const {
-    std::vector<std::string> names;
-    for (const PatchedFile& file : files_) names.push_back((fs::path(path_) / file.name).string());
-    for (const auto& [fresh, old] : files_of_model_) names.push_back(old_.file({old, 0}));
+    const std::vector<std::string> names = FilesOf(old_);
     if (!folder_ || names.empty()) return path_;
     return *std::ranges::min_element(names, {}, [](const std::string& name) {
       std::error_code none;
@@ -188,28 +180,29 @@ class Patch {
       const auto d = FindComponent(b, mine.role, mine.element, mine.bytes);
       alike = d.has_value();
       if (!alike || mine.bytes == 0) continue;
-      const ComponentId base = BaseOf({j, *d}).value_or(ComponentId{i, c});
-      auto extent = old_.extent({i, c});
-      const auto form = old_.stored({i, c});
-      if (form && form->encoding != Encoding::kRaw) {
-        fixed_.push_back({{i, c},
-                          {j, *d},
-                          base,
-                          NotInPlace("it is stored as " + std::string(Name(form->encoding)) +
-                                     ", and only raw bytes are changed where they lie")});
-        continue;
-      }
-      if (form && form->mappable) extent = {form->file, form->offset, form->length};
-      if (!extent || extent->length != mine.bytes || !extent->bytes->descriptor()) {
-        fixed_.push_back(
-            {{i, c}, {j, *d}, base, NotInPlace("its bytes do not lie in a file as they are")});
-        continue;
-      }
-      const std::string& name = extent->bytes->name();
-      ZT_ASSIGN_OR_RETURN(const std::uint32_t file, FileOf(name));
-      places_.push_back({{i, c}, {j, *d}, *extent, file, base});
+      places_.push_back({.old = {i, c},
+                         .fresh = {j, *d},
+                         .base = BaseOf({j, *d}).value_or(ComponentId{i, c}),
+                         .bytes = mine.bytes});
+      ZT_RETURN_IF_ERROR(Locate(places_.back()));
     }
     return alike ? OkStatus() : NotInPlace("the delta changes its type or shape");
+  }
+
+  Status Locate(Place& place) {
+    auto extent = old_.extent(place.old);
+    const auto form = old_.stored(place.old);
+    if (form && form->mappable) extent = {form->file, form->offset, form->length};
+    if (form && form->encoding != Encoding::kRaw) {
+      place.fixed = NotInPlace("it is stored as " + std::string(Name(form->encoding)) +
+                               ", and only raw bytes are changed where they lie");
+    } else if (!extent || extent->length != place.bytes || !extent->bytes->descriptor()) {
+      place.fixed = NotInPlace("its bytes do not lie in a file as they are");
+    } else {
+      ZT_ASSIGN_OR_RETURN(place.file, FileOf(extent->bytes->name()));
+      place.offset = extent->offset;
+    }
+    return OkStatus();
   }
 
   // The component of the checkpoint of which one of the delta is made: another than that of its name,
@@ -223,35 +216,15 @@ class Patch {
     return c ? std::optional(ComponentId{found->second, *c}) : std::nullopt;
   }
 
-  // What cannot be changed where it lies must stay as it is.
-  Status CheckFixed() {
-    Octets was, is;
-    for (const Fixed& fixed : fixed_) {
-      const Object& object = old_.objects()[fixed.old.object];
-      const std::uint64_t bytes = object.components[fixed.old.component].bytes;
-      const std::uint64_t step = StepOf(fixed.fresh);
-      for (std::uint64_t at = 0; at < bytes; at += step) {
-        was.resize(std::min(step, bytes - at));
-        ZT_RETURN_IF_ERROR(AtTensor(old_, fixed.old, old_.Read(fixed.old, at, was)));
-        is = was;
-        if (fixed.base != fixed.old)
-          ZT_RETURN_IF_ERROR(AtTensor(old_, fixed.base, old_.Read(fixed.base, at, is)));
-        ZT_RETURN_IF_ERROR(Update(fixed.fresh, at, is));
-        if (was != is) return WithTensor(fixed.why, object.name);
-      }
-    }
-    return OkStatus();
-  }
-
   // Finds what names share in the checkpoint.
   Status CheckShared() {
     std::map<std::pair<std::uint32_t, std::uint64_t>, Place*> by_offset;
     for (Place& place : places_) {
-      const auto [found, added] = by_offset.emplace(
-          std::pair<std::uint32_t, std::uint64_t>(place.file, place.extent.offset), &place);
+      if (!place.fixed.ok()) continue;
+      const auto [found, added] = by_offset.emplace(std::pair(place.file, place.offset), &place);
       if (added) continue;
       place.twin = found->second;
-      if (place.twin->extent.length != place.extent.length) return Apart(place);
+      if (place.twin->bytes != place.bytes) return Apart(place);
       for (Place* const each : {&place, found->second}) {
         if (each->twins == nullptr) each->twins = MakeHasher(DigestKind::kSha256);
       }
@@ -259,21 +232,25 @@ class Patch {
     const Place* before = nullptr;
     for (const auto& [at, place] : by_offset) {
       if (before != nullptr && before->file == place->file &&
-          before->extent.offset + before->extent.length > place->extent.offset)
-        return WithTensor(NotInPlace("it shares a part of its bytes with another tensor"),
-                          old_.objects()[place->old.object].name);
+          before->offset + before->bytes > place->offset)
+        return Named(*place, NotInPlace("it shares a part of its bytes with another tensor"));
       before = place;
     }
     return OkStatus();
   }
 
   Status Apart(const Place& place) const {
-    return WithTensor(NotInPlace("it shares its bytes with another tensor, and the delta does not"),
-                      old_.objects()[place.old.object].name);
+    return Named(place,
+                 NotInPlace("it shares its bytes with another tensor, and the delta does not"));
+  }
+  Status Named(const Place& place, const Status& status) const {
+    return WithTensor(status, old_.objects()[place.old.object].name);
   }
 
-  // What bytes of a component, which hold an old version, become.
-  Status Update(ComponentId fresh, std::uint64_t offset, std::span<std::byte> bytes) {
+  // Makes `bytes`, which are those of `old`, what they become.
+  Status Update(ComponentId old, ComponentId base, ComponentId fresh, std::uint64_t offset,
+                std::span<std::byte> bytes) {
+    if (base != old) ZT_RETURN_IF_ERROR(AtTensor(old_, base, old_.Read(base, offset, bytes)));
     return AtTensor(fresh_, fresh, UpdateFromDelta(fresh_, fresh, offset, bytes, false));
   }
   // The bytes that are changed at once.
@@ -285,7 +262,7 @@ class Patch {
   Status AddTensors(const ApplyOptions& options) {
     BufferPool pool(MemoryFor(options.memory_bytes, options.threads) / 2);
     std::uint64_t total = 0;
-    for (const Place& place : places_) total += place.extent.length;
+    for (const Place& place : places_) total += place.bytes;
     RangeOptions how = {.threads = options.threads,
                         .memory_bytes = options.memory_bytes,
                         .cancelled = options.cancelled};
@@ -298,19 +275,14 @@ class Patch {
         range.fresh = pool.Take(range.old.bytes.size());
         const std::span<std::byte> fresh = range.fresh.bytes();
         const Place& place = *range.place;
-        if (place.base == place.old) {
-          std::memcpy(fresh.data(), range.old.bytes.data(), fresh.size());
-        } else {
-          ZT_RETURN_IF_ERROR(
-              AtTensor(old_, place.base, old_.Read(place.base, range.old.offset, fresh)));
-        }
-        ZT_RETURN_IF_ERROR(Update(place.fresh, range.old.offset, fresh));
+        std::memcpy(fresh.data(), range.old.bytes.data(), fresh.size());
+        ZT_RETURN_IF_ERROR(Update(place.old, place.base, place.fresh, range.old.offset, fresh));
       }
       return OkStatus();
     };
     const auto compare = [](Batch& batch) {
       for (PatchRange& range : batch.ranges)
-        range.block = JournalBlock(range.place->file, range.place->extent.offset + range.old.offset,
+        range.block = JournalBlock(range.place->file, range.place->offset + range.old.offset,
                                    range.old.bytes, range.fresh.bytes());
       return OkStatus();
     };
@@ -322,6 +294,7 @@ class Patch {
         }
         if (place.twin != nullptr) continue;
         place.changed = place.changed || !range.block.empty();
+        if (place.changed && !place.fixed.ok()) return Named(place, place.fixed);
         ZT_RETURN_IF_ERROR(Append(range.block));
       }
       return OkStatus();
@@ -333,14 +306,15 @@ class Patch {
     Status added;
     for (Place& place : places_) {
       const std::uint64_t step = StepOf(place.fresh);
-      for (std::uint64_t at = 0; at < place.extent.length && added.ok(); at += step) {
-        const std::uint64_t bytes = std::min(step, place.extent.length - at);
+      const bool ordered = fresh_.sequential(place.fresh) || old_.sequential(place.old) ||
+                           old_.sequential(place.base);
+      for (std::uint64_t at = 0; at < place.bytes && added.ok(); at += step) {
+        const std::uint64_t bytes = std::min(step, place.bytes - at);
         PatchRange range;
         range.place = &place;
         range.old = {.source = &old_, .id = place.old, .offset = at, .count = bytes};
-        added = pipeline.Add(
-            std::move(range),
-            {.bytes = bytes, .weight = 4 * bytes + 512, .ordered = fresh_.sequential(place.fresh)});
+        added = pipeline.Add(std::move(range),
+                             {.bytes = bytes, .weight = 4 * bytes + 512, .ordered = ordered});
       }
     }
     ZT_RETURN_IF_ERROR(pipeline.Drain(added));
@@ -358,7 +332,7 @@ class Patch {
     const std::uint64_t bytes = fresh_.objects()[fresh].components[0].bytes;
     const bool stays = bytes == old_.objects()[old].components[0].bytes;
     const std::uint64_t step = StepOf({fresh, 0});
-    const auto base = BaseOf({fresh, 0});
+    const ComponentId base = BaseOf({fresh, 0}).value_or(ComponentId{old, 0});
     std::optional<std::uint32_t> file;
     Octets was, is;
     for (std::uint64_t at = 0; at < bytes || (at == 0 && !stays); at += step) {
@@ -368,9 +342,7 @@ class Patch {
         ZT_RETURN_IF_ERROR(AtTensor(old_, {old, 0}, old_.Read({old, 0}, at, was)));
         is = was;
       }
-      if (base && *base != ComponentId{old, 0})
-        ZT_RETURN_IF_ERROR(AtTensor(old_, *base, old_.Read(*base, at, is)));
-      ZT_RETURN_IF_ERROR(Update({fresh, 0}, at, is));
+      ZT_RETURN_IF_ERROR(Update({old, 0}, base, {fresh, 0}, at, is));
       if (stays && was == is) continue;
       const std::string& name = old_.file({old, 0});
       if (std::ranges::find(old_.other_files(), name) != old_.other_files().end()) {
@@ -411,12 +383,12 @@ class Patch {
     if (!again.ok() || *again != old_end_)
       return NotInPlace("its manifest is not as ztstream writes it");
     for (Place& place : places_) {
+      if (!place.fixed.ok()) continue;
       StoredComponent& stored = StoredOf(place);
       const auto digest = ParseDigest(stored.digest);
       if (digest.ok()) place.hasher = MakeHasher(digest->kind);
       if (!stored.digest.empty() && place.hasher == nullptr)
-        return WithTensor(NotInPlace("its digest is of an unknown kind"),
-                          old_.objects()[place.old.object].name);
+        return Named(place, NotInPlace("its digest is of an unknown kind"));
     }
     return OkStatus();
   }
@@ -437,20 +409,17 @@ class Patch {
     return out;
   }
 
-  // The new digests and attributes; names that share bytes share their digest.
+  // The new digests and attributes.
   Status AddManifest() {
-    std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> digests;
+    std::set<std::uint64_t> changed;  // blobs
     for (Place& place : places_) {
-      if (place.changed && place.hasher != nullptr)
-        digests.emplace(
-            std::pair<std::uint64_t, std::uint64_t>(place.extent.offset, place.extent.length),
-            place.hasher->Finish());
+      if (!(place.twin == nullptr ? place : *place.twin).changed) continue;
+      changed.insert(place.offset);
+      if (place.hasher != nullptr) StoredOf(place).digest = place.hasher->Finish();
     }
-    for (StoredObject& object : manifest_->objects) {
-      for (StoredComponent& stored : object.components) {
-        const auto found = digests.find({stored.offset, stored.length});
-        if (found != digests.end()) stored.digest = found->second;
-      }
+    for (const Place& place : places_) {  // the same bytes, understood otherwise
+      if (!place.fixed.ok() && changed.contains(StoredOf(place).offset))
+        return Named(place, place.fixed);
     }
     for (const Object& object : fresh_.objects())
       manifest_->objects[*ReaderOf(old_)->Find(object.name)].attributes = object.attributes;
@@ -476,7 +445,6 @@ class Patch {
   TensorSource& fresh_;
   const NameIndex old_names_;
   std::vector<Place> places_;
-  std::vector<Fixed> fixed_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> files_of_model_;  // fresh, old
   std::vector<PatchedFile> files_;
   std::map<std::string, std::uint32_t> numbers_;

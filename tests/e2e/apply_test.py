@@ -15,6 +15,7 @@ import numpy
 
 import delta_test
 import make_safetensors
+import make_zt2
 import support
 from delta_test import encode, next_step, tensors, updated, values
 from support import DONE, INVALID, IO, SHIM, UNSUPPORTED, USAGE, read_zt, shim
@@ -272,6 +273,36 @@ class Apply(support.EndToEnd):
                 else:
                     self.refused(delta, self.path("o.zt"), says)
 
+    def test_names_of_one_blob_in_other_words(self):
+        """One of them states its digest and the other none, or states another kind; one of them is its bytes, the other what zstd
+        makes of them."""
+        old, new = (bytes(range(256)) * 40 + last for last in (b"old", b"new"))
+        for kinds in itertools.permutations((None, "xxh3", "sha256"), 2):
+            for path, content in (("o.zt", old), ("n.zt", new)):
+                file = make_zt2.File()
+                first = file.part(content, digest=kinds[0])
+                second = {key: value for key, value in first.items() if key != "digest"}
+                if kinds[1]:
+                    second["digest"] = make_zt2.digest_of(kinds[1], content)
+                for name, part in (("a", first), ("b", second)):
+                    file.add(name, [len(content)], data=part)
+                self.put(path, file.finish())
+            self.succeed("apply", self.delta(self.path("n.zt"), self.path("o.zt")), self.path("o.zt"), "-q")
+            self.succeed("verify", self.path("o.zt"))
+            self.same(self.path("o.zt"), self.path("n.zt"))
+        file = make_zt2.File()
+        unpacked = file.zstd(old)
+        packed = bytes(file.heap[unpacked["blob"][0]:])
+        for path, content in (("o.zt", packed), ("n.zt", packed[:-1] + b"!")):
+            if path == "n.zt":
+                file = make_zt2.File()
+                unpacked = file.zstd(old)
+            raw = {"dtype": "u8", "blob": unpacked["blob"]} if path == "o.zt" else file.part(content)
+            file.add("a", [len(content)], data=raw)
+            file.add("b", [len(old)], data=unpacked)
+            self.put(path, file.finish())
+        self.refused(self.delta(self.path("n.zt"), self.path("o.zt")), self.path("o.zt"), ("tensor 'b'", "it is stored as zstd"))
+
     def test_files_that_the_delta_ties(self):
         """A file becomes equal to another, whatever it was; one grows by more than what is read at once."""
         model, fresh = self.versions()
@@ -360,6 +391,10 @@ class Apply(support.EndToEnd):
         self.succeed("apply", self.delta(new, self.path("o.zt")), self.path("o.zt"), "-q")
         self.assertEqual(read_zt(self.path("o.zt"))["attributes"], {"step": "2"})
         self.succeed("diff", "--attributes", "all", self.path("o.zt"), new)
+        delta = self.delta(self.path("o.zt"), self.path("o.zt"), "--set", "step=3")  # they alone
+        for already in (False, True):
+            done = self.json("apply", "--json", delta, self.path("o.zt"))
+            self.assertEqual((done["already"], done["tensors"], done["bytes_journal"] == 0), (already, 0, already))
 
     def test_two_at_once(self):
         old, new = (self.in_form(name, "safetensors", model) for name, model in zip(("old", "new"), self.versions()))
