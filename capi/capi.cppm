@@ -5,6 +5,7 @@ export module zt.capi;
 
 import zt.std;
 import zt;
+import zt.convert.delta;
 import zt.open;
 import zt.remote;
 
@@ -69,10 +70,13 @@ class Input {
   const std::string& name() const { return name_; }
   // The file name of a component, for errors.
   std::string_view file(ComponentId id) const;
-  // Reads decoded bytes. Errors name tensor and file.
-  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
-  // Changes memory that holds a range of another version (UpdateFromDelta); `dry`: not yet.
-  Status Update(ComponentId id, std::uint64_t offset, std::span<std::byte> out, bool dry) const;
+  // Reads decoded bytes, or does another step with a range of them. Errors name tensor and file.
+  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out,
+              const RangeStep& step = {}) const;
+  // See UpdateFromDelta.
+  Status Update(std::span<const MemoryRange> ranges, const RangeRun& run) const {
+    return UpdateFromDelta(*source_, ranges, run);
+  }
   // A hint: these components will be read, roughly in this order.
   void WillRead(std::span<const ComponentId> components) const { source_->WillRead(components); }
   // Reads everything, or only one object, and verifies it.
@@ -156,15 +160,8 @@ StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, Sourc
 StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes, SourceOptions options,
                                            std::optional<DType> numbers);
 
-// A range of a component, and the buffer for its bytes.
-struct Range {
-  ComponentId id;
-  std::uint64_t offset = 0;
-  std::span<std::byte> out;
-};
-// What ReadMany does with each range: Input::Read if it is empty.
-using RangeStep = std::function<Status(ComponentId id, std::uint64_t offset, std::span<std::byte>)>;
-// Reads all ranges with `threads` threads (0: UsableThreads()). Returns the error of the first
+using Range = MemoryRange;
+// Reads all ranges, or does another step with each, with `threads` threads (0: UsableThreads()). Returns the error of the first
 // range that fails.
 Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch,
                 const RangeStep& step = {});

@@ -99,16 +99,8 @@ std::unique_lock<std::mutex> Input::Lock(ComponentId id) const {
                                                          : std::unique_lock<std::mutex>();
 }
 
-Status Input::Update(ComponentId id, std::uint64_t offset, std::span<std::byte> out,
-                     bool dry) const {
-  const auto lock = Lock(id);
-  const Status status = source_->CheckReadable(id.object);
-  return WithFile(WithTensor(status.ok() ? UpdateFromDelta(*source_, id, offset, out, dry) : status,
-                             source_->objects()[id.object].name),
-                  file(id));
-}
-
-Status Input::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const {
+Status Input::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out,
+                   const RangeStep& step) const {
   const Object& object = source_->objects()[id.object];
   const std::uint64_t size = object.components[id.component].bytes;
   const auto read = [&]() -> Status {
@@ -117,7 +109,7 @@ Status Input::Read(ComponentId id, std::uint64_t offset, std::span<std::byte> ou
       return InvalidArgument("the range lies beyond the component");
     }
     const auto lock = Lock(id);
-    return source_->Read(id, offset, out);
+    return step ? step(id, offset, out) : source_->Read(id, offset, out);
   };
   const Status status = read();
   return status.ok() ? status : WithFile(WithTensor(status, object.name), file(id));

@@ -77,7 +77,7 @@ class Work {
     try {
       const auto out = range.out.subspan(subrange.offset, subrange.bytes);
       const std::uint64_t offset = range.offset + subrange.offset;
-      return step_ ? step_(range.id, offset, out) : input_.Read(range.id, offset, out);
+      return input_.Read(range.id, offset, out, step_);
     } catch (const std::bad_alloc&) {
       return OutOfMemory();
     } catch (...) {
@@ -182,53 +182,9 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
 
 Status UpdateMany(const Input& input, std::span<const Range> ranges, unsigned threads,
                   Watch& watch) {
-  // Of ranges that a delta ties, and that are whole, one has to hold a version that it knows.
-  struct Tied {
-    std::vector<std::size_t> ranges;
-    std::map<ComponentId, Status> wrong = {};
-  };
-  std::map<Identity, Tied> ties;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const auto is = input.source().identity(ranges[i].id);
-    if (is && ranges[i].offset == 0 && ranges[i].out.size() == is->length)
-      ties[*is].ranges.push_back(i);
-  }
-  std::erase_if(ties, [](const auto& each) { return each.second.ranges.size() == 1; });
-  std::mutex mutex;
-  const auto look = [&](ComponentId id, std::uint64_t offset, std::span<std::byte> out) -> Status {
-    const Status status = input.Update(id, offset, out, true);
-    const auto is = input.source().identity(id);
-    const auto tied = is ? ties.find(*is) : ties.end();
-    if (status.code() != StatusCode::kInvalidArgument || tied == ties.end()) return status;
-    const std::lock_guard lock(mutex);
-    tied->second.wrong.emplace(id, status);
-    return OkStatus();
-  };
-  Status status = ReadMany(input, ranges, threads, watch, look);
-  std::vector<bool> copied(ranges.size());
-  for (auto& [is, tied] : ties) {
-    const auto is_right = [&](std::size_t i) { return !tied.wrong.contains(ranges[i].id); };
-    const auto right = std::ranges::find_if(tied.ranges, is_right);
-    if (right == tied.ranges.end() && status.ok()) status = tied.wrong.begin()->second;
-    if (right != tied.ranges.end()) std::swap(tied.ranges.front(), *right);
-    for (const std::size_t i : std::span(tied.ranges).subspan(1)) copied[i] = true;
-  }
-  if (!status.ok()) return status;
-  std::vector<Range> changed;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    if (!copied[i]) changed.push_back(ranges[i]);
-  }
-  status = ReadMany(input, changed, threads, watch,
-                    [&](ComponentId id, std::uint64_t offset, std::span<std::byte> out) {
-                      return input.Update(id, offset, out, false);
-                    });
-  if (!status.ok()) return status;
-  for (const auto& [is, tied] : ties) {
-    const std::span<const std::byte> first = ranges[tied.ranges.front()].out;
-    for (const std::size_t i : std::span(tied.ranges).subspan(1))
-      std::memmove(ranges[i].out.data(), first.data(), first.size());
-  }
-  return OkStatus();
+  return input.Update(ranges, [&](std::span<const Range> some, const RangeStep& step) {
+    return ReadMany(input, some, threads, watch, step);
+  });
 }
 
 }  // namespace zt::capi

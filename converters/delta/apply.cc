@@ -251,7 +251,7 @@ class Patch {
   Status Update(ComponentId old, ComponentId base, ComponentId fresh, std::uint64_t offset,
                 std::span<std::byte> bytes) {
     if (base != old) ZT_RETURN_IF_ERROR(AtTensor(old_, base, old_.Read(base, offset, bytes)));
-    return AtTensor(fresh_, fresh, UpdateFromDelta(fresh_, fresh, offset, bytes, false));
+    return AtTensor(fresh_, fresh, UpdateRange(fresh_, fresh, offset, bytes, false));
   }
   // The bytes that are changed at once.
   std::uint64_t StepOf(ComponentId fresh) const {

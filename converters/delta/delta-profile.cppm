@@ -59,4 +59,8 @@ struct OfBase {
 };
 std::optional<OfBase> MadeFrom(const TensorSource& model, ComponentId id);
 
+// UpdateFromDelta of one range. `dry`: only finds out whether it can be made, and changes nothing.
+Status UpdateRange(TensorSource& model, ComponentId id, std::uint64_t offset,
+                   std::span<std::byte> memory, bool dry);
+
 }  // namespace zt::delta::internal

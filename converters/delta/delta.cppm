@@ -47,12 +47,22 @@ StatusOr<std::unique_ptr<TensorSource>> OpenDelta(std::unique_ptr<TensorSource> 
                                                   std::unique_ptr<TensorSource> base,
                                                   const std::string& base_path);
 
-// Makes a range of `model` in memory that holds the same range of the base. The digest of each chunk
-// is compared; chunks that hold neither version are read with the base. kInvalidArgument if it is
-// in memory alone. Of other sources, and of what is no difference, as TensorSource::Read. `dry`: only
-// finds out whether that would be so, and changes nothing.
-Status UpdateFromDelta(TensorSource& model, ComponentId id, std::uint64_t offset,
-                       std::span<std::byte> memory, bool dry);
+// A range of a component, and the memory of its bytes.
+struct MemoryRange {
+  ComponentId id;
+  std::uint64_t offset = 0;
+  std::span<std::byte> out;
+};
+// What is done with a range, or a part of one that is cut by preferred_read.
+using RangeStep = std::function<Status(ComponentId id, std::uint64_t offset, std::span<std::byte>)>;
+// Does it with each of them, on several threads for example.
+using RangeRun = std::function<Status(std::span<const MemoryRange>, const RangeStep&)>;
+// Makes ranges of `model` in memory that holds the same ranges of the base. The digest of each chunk
+// is compared, before anything is changed; chunks that hold neither version are read with the base.
+// kInvalidArgument if it is in memory alone; but of whole components that the delta ties, one that
+// holds a version is enough. Of other sources, and of what is no difference, as TensorSource::Read.
+Status UpdateFromDelta(TensorSource& model, std::span<const MemoryRange> ranges,
+                       const RangeRun& run);
 
 // What is wrong with an object, of a file of differences that was opened as it is stored.
 struct DeltaProblem {

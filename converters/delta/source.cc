@@ -152,7 +152,7 @@ class DeltaSource final : public WrappedSource {
     return OkStatus();
   }
 
-  // See UpdateFromDelta.
+  // See UpdateRange.
   Status Update(ComponentId id, std::uint64_t offset, std::span<std::byte> memory, bool dry) {
     const Made* const made = MadeOf(id);
     if (made == nullptr) return dry ? OkStatus() : Read(id, offset, memory);
@@ -468,8 +468,8 @@ std::optional<OfBase> delta::internal::MadeFrom(const TensorSource& model, Compo
   return delta == nullptr ? std::nullopt : delta->made_from(id);
 }
 
-Status UpdateFromDelta(TensorSource& model, ComponentId id, std::uint64_t offset,
-                       std::span<std::byte> memory, bool dry) {
+Status delta::internal::UpdateRange(TensorSource& model, ComponentId id, std::uint64_t offset,
+                                    std::span<std::byte> memory, bool dry) {
   if (auto* const delta = dynamic_cast<DeltaSource*>(&model))
     return delta->Update(id, offset, memory, dry);
   return dry ? OkStatus() : model.Read(id, offset, memory);

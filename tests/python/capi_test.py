@@ -232,9 +232,9 @@ class Careless(Case):
         self.file = self.path("x.zt")
         ztstream.save_file({"w": numpy.arange(12.0).reshape(3, 4), "z": numpy.zeros((0, 2))}, self.file)
 
-    def reader(self):
+    def reader(self, file=None):
         out = c_void_p()
-        paths = (ctypes.c_char_p * 1)(self.file.encode())
+        paths = (ctypes.c_char_p * 1)((file or self.file).encode())
         self.assertEqual(c.reader_open_all(paths, 1, None, byref(out)), 0)
         self.addCleanup(c.reader_free, out)
         return out
@@ -384,10 +384,15 @@ class Careless(Case):
         self.refuses(c.reader_components(reader, 1, 2, table, 8), where + "there are 2 components")
         self.refuses(c.reader_advise(reader, 2, 0, 1), where + "there is no object number 2")
         self.refuses(c.reader_advise(reader, 0, 1, 1), where + "tensor 'w': there is no component number 1")
-        for offset, size in ((96, 1), (90, 8), (huge, 1), (1, huge)):
-            each = _c.Range(0, 0, offset, size, ctypes.addressof(table))
-            self.refuses(c.reader_read_many(reader, byref(each), 1, sizeof(each), None),
-                         where + "tensor 'w': the range lies beyond the component")
+        header = b'{"w":{"dtype":"F64","shape":[3,4],"data_offsets":[0,96]},"z":{"dtype":"U8","shape":[64],"data_offsets":[96,160]}}'
+        other = self.path("x.safetensors")
+        pathlib.Path(other).write_bytes(len(header).to_bytes(8, "little") + header + bytes(160))
+        for file in (self.file, other):
+            for function in (c.reader_read_many, c.reader_update_many):
+                for offset, size in ((96, 1), (90, 8), (huge, 1), (1, huge)):
+                    each = _c.Range(0, 0, offset, size, ctypes.addressof(table))
+                    self.refuses(function(self.reader(file), byref(each), 1, sizeof(each), None),
+                                 file + ": tensor 'w': the range lies beyond the component")
         self.assertEqual(c.reader_read_many(reader, byref(_c.Range(0, 0, 96, 0, None)), 1, sizeof(_c.Range), None), 0)
         self.refuses(c.reader_map(reader, 5, 0, byref(c_void_p()), byref(c_uint64())), where + "there is no object number 5")
         self.assertEqual(c.reader_find(reader, b"w\0", 2, byref(c_size_t())), 9)
