@@ -48,7 +48,7 @@ struct DiskPair {
   ComponentId fresh, old;
 };
 // The counterparts of these objects of `source`. kUnimplemented, naming the tensor, for what the
-// form cannot say: a tensor that is not in the base, or of another type or shape.
+// form cannot say: a tensor that is not in the base, or of another type or shape, or too many for a file.
 StatusOr<std::vector<DiskPair>> PairTensors(const TensorSource& source,
                                             std::span<const std::uint32_t> objects,
                                             const TensorSource& base,

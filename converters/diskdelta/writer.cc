@@ -11,6 +11,7 @@ module;
 module zt.convert.diskdelta;
 
 import zt.std;
+import zt.convert.safetensors;
 import zt.core;
 import zt.sink;
 import zt.source;
@@ -126,19 +127,20 @@ class Sides {
   const std::uint64_t bytes_, step_;
 };
 
-// One file: room for the header, frames, then the header.
+// Where frames begin in a file: behind the longest header that these tensors can have.
+std::uint64_t RoomFor(const TensorSource& source, std::span<const DiskPair> pairs) {
+  constexpr std::uint64_t kNumbers = 192;  // of an entry, and its checksum
+  std::uint64_t bytes = 256;
+  for (const DiskPair& pair : pairs)
+    bytes += 2 * Json(source.objects()[pair.fresh.object].name).size() + kNumbers;
+  return (bytes + 7) / 8 * 8;
+}
+
+// One file: frames, then the header before them.
 class FileWriter {
  public:
-  FileWriter(const DiskDeltaOptions& options, Sink& sink) : options_(options), sink_(sink) {}
-
-  void MakeRoom(const TensorSource& source, std::span<const DiskPair> pairs) {
-    constexpr std::uint64_t kNumbers = 192;  // of an entry, and its checksum
-    begin_ = 256;
-    for (const DiskPair& pair : pairs) {
-      begin_ += 2 * Json(source.objects()[pair.fresh.object].name).size() + kNumbers;
-    }
-    place_ = begin_ = (begin_ + 7) / 8 * 8;
-  }
+  FileWriter(const DiskDeltaOptions& options, std::uint64_t begin, Sink& sink)
+      : options_(options), sink_(sink), begin_(begin), place_(begin) {}
 
   Status Add(const std::string& name, Sides sides,
              const std::function<Status(std::uint64_t)>& progress) {
@@ -233,7 +235,8 @@ class FileWriter {
 
   const DiskDeltaOptions& options_;
   Sink& sink_;
-  std::uint64_t begin_ = 0, place_ = 0;
+  const std::uint64_t begin_;
+  std::uint64_t place_;
   std::string header_ = std::string(8, '\0') + "{", checksums_ = "{";
   std::vector<std::string> names_;
 };
@@ -275,6 +278,12 @@ StatusOr<std::vector<DiskPair>> PairTensors(const TensorSource& source,
     ZT_RETURN_IF_ERROR(WithFile(WithTensor(status, object.name), source.file({index, 0})));
     if (object.components[0].bytes > 0) pairs.push_back({{index, 0}, {found->second, 0}});
   }
+  if (const std::uint64_t room = RoomFor(source, pairs); room > kMaxSafetensorsHeader)
+    return WithAdvice(
+        Unsupported("a header of " + std::to_string(pairs.size()) + " tensors may have " +
+                    std::to_string(room) + " bytes, and safetensors' limit is " +
+                    std::to_string(kMaxSafetensorsHeader)),
+        Advice::kShards);
   return pairs;
 }
 
@@ -282,8 +291,7 @@ StatusOr<std::vector<std::string>> WriteDiskDelta(
     TensorSource& source, TensorSource& base, std::span<const DiskPair> pairs,
     const DiskDeltaOptions& options, Sink& sink,
     const std::function<Status(std::uint64_t bytes)>& progress) {
-  FileWriter writer(options, sink);
-  writer.MakeRoom(source, pairs);
+  FileWriter writer(options, RoomFor(source, pairs), sink);
   for (const DiskPair& pair : pairs) {
     const std::string& name = source.objects()[pair.fresh.object].name;
     ZT_RETURN_IF_ERROR(WithTensor(writer.Add(name, Sides(source, base, pair), progress), name));

@@ -367,6 +367,12 @@ class DiskDelta(support.EndToEnd):
         renamed = self.model("renamed.safetensors", {f"m.{name}": value for name, value in new.items()})
         self.succeed("convert", renamed, "--base", base, "--rename", "s/^m.//", "--to", "disk-delta", "-o", f"{self.path('r_1')}/", "-q")
         self.check_applied("r_1", base, after)
+        # Headers end at 100 MB, and have each name twice.
+        names = {f"{i:050000}": ("U8", [1], numpy.zeros(1, "u1")) for i in range(1000)}
+        names = self.model("names.safetensors", names)
+        self.fail_with(UNSUPPORTED, "convert", names, "--base", names, "--to", "disk-delta", "-o", f"{self.path('n_1')}/", says=(
+            "a header of 1000 tensors may have 100196256 bytes", "--shard-size"))
+        self.succeed("convert", names, "--base", names, "--to", "disk-delta", "-o", f"{self.path('n_1')}/", "-q", "--shard-size", "500")
         # Positions end where tensors of 4 GiB do.
         hole = self.path("hole.safetensors")
         make_safetensors.write_hole(hole, (1 << 32) + 4096)
