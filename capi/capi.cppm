@@ -98,7 +98,7 @@ class Input {
   std::string name_;
   mutable std::mutex sequential_;
   mutable std::mutex mutex_;  // guards the members below
-  mutable std::unordered_map<std::string_view, std::uint32_t> names_;
+  mutable NameIndex names_;
   mutable std::set<std::string, std::less<>> texts_;
 };
 

@@ -76,10 +76,7 @@ ComponentView Input::component(ComponentId id) const {
 std::optional<std::uint32_t> Input::Find(std::string_view name) const {
   // Not std::once_flag: its thread-local storage does not work in a library that is loaded late.
   const std::lock_guard lock(mutex_);
-  if (names_.empty()) {
-    names_.reserve(size());
-    for (std::uint32_t i = 0; i < size(); ++i) names_.emplace(source_->objects()[i].name, i);
-  }
+  if (names_.empty()) names_ = ByName(source_->objects());
   const auto held = names_.find(name);
   return held == names_.end() ? std::nullopt : std::optional(held->second);
 }

@@ -96,9 +96,8 @@ class Comparer {
   }
 
   Status Match() {
-    std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;
     const auto& theirs = second_.objects();
-    for (std::uint32_t i = 0; i < theirs.size(); ++i) by_name.emplace(theirs[i].name, i);
+    const NameIndex by_name = ByName(theirs);
     std::vector<bool> taken(theirs.size(), false);
     for (std::uint32_t i = 0; i < first_.objects().size(); ++i) {
       const std::string& name = NameOf(i);

@@ -1,8 +1,6 @@
 // zt.convert.composite:scheme — recognizes a quantized module by its tensors. Internal.
 module;
 
-#include "core/name_table.h"
-
 module zt.convert.composite:scheme;
 
 import zt.std;
@@ -33,7 +31,7 @@ class Tensors {
 
  private:
   TensorSource& source_;
-  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name_;
+  const NameIndex by_name_;
 };
 
 // How the tensors of a module become one object.

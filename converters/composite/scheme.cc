@@ -3,7 +3,6 @@
 module;
 
 #include "core/little_endian.h"
-#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.composite;
@@ -125,11 +124,7 @@ std::optional<std::pair<std::string, std::string_view>> SplitAnchor(std::string_
   return std::nullopt;
 }
 
-Tensors::Tensors(TensorSource& source) : source_(source) {
-  const std::vector<Object>& objects = source.objects();
-  by_name_.reserve(objects.size());
-  for (std::uint32_t i = 0; i < objects.size(); ++i) by_name_.emplace(objects[i].name, i);
-}
+Tensors::Tensors(TensorSource& source) : source_(source), by_name_(ByName(source.objects())) {}
 
 std::optional<std::uint32_t> Tensors::Find(const std::string& name) const {
   const auto found = by_name_.find(name);

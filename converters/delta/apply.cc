@@ -1,7 +1,6 @@
 // zt.convert.delta — changes a checkpoint where it lies, by a journal.
 module;
 
-#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.delta;

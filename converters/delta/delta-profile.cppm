@@ -1,8 +1,4 @@
 // zt.convert.delta:profile — the attributes of an object that is stored as differences. Internal.
-module;
-
-#include "core/name_table.h"
-
 module zt.convert.delta:profile;
 
 import zt.std;
@@ -44,12 +40,24 @@ StatusOr<Entry> ReadEntry(const Object& object);
 // The object that an entry makes.
 Object ResultOf(const Object& stored, const Entry& entry);
 
-// Objects by their names, which they own.
-using NameIndex = std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>;
-NameIndex ByName(const std::vector<Object>& objects);
 // The component of an object that has this role, type and size.
 std::optional<std::uint32_t> FindComponent(const Object& object, std::string_view role,
                                            const ElementType& element, std::uint64_t bytes);
+
+// Reads ranges of a component in any order, without its digest, where that is possible.
+class AnyOrder {
+ public:
+  AnyOrder() = default;
+  AnyOrder(TensorSource& source, ComponentId id);
+  bool possible() const;
+  Status Read(std::uint64_t offset, std::span<std::byte> out) const;
+  inline ComponentId id() const { return id_; }
+
+ private:
+  TensorSource* source_ = nullptr;
+  ComponentId id_;
+  std::shared_ptr<UnorderedReader> apart_;
+};
 
 // What a component of a model of OpenDelta is made of: a part, and the object of the base. nullopt if
 // the delta has it as it is.

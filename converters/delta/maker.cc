@@ -2,7 +2,6 @@
 // base, encode, and compute digests.
 module;
 
-#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.delta;
@@ -62,8 +61,7 @@ struct MadeChunk {
 struct Flow {
   bool differs = false;  // stored as differences; else as it is
   bool ends_object = false;
-  ComponentId base;
-  std::shared_ptr<UnorderedReader> apart;
+  std::optional<AnyOrder> base;  // if any byte differs
   // Of the result by the wanted kind; for ids, of both sides. Null if it is not needed.
   std::unique_ptr<Hasher> wanted, fresh, old;
   std::string id_digest;  // of the result
@@ -210,13 +208,12 @@ class Maker final : public DeltaMaker {
 
   // The same component of an object of the base; nullopt if it has another type or size, or cannot
   // be read.
-  std::optional<ComponentId> Counterpart(std::uint32_t index, const Component& wanted) const {
+  std::optional<AnyOrder> Counterpart(std::uint32_t index, const Component& wanted) const {
     const auto c =
         FindComponent(base_->objects()[index], wanted.role, wanted.element, wanted.bytes);
-    if (!c) return std::nullopt;
-    const ComponentId id{index, *c};
-    const bool any_order = !base_->sequential(id) || base_->unordered_reader(id) != nullptr;
-    return any_order && base_->CheckReadable(index).ok() ? std::optional(id) : std::nullopt;
+    if (!c || !base_->CheckReadable(index).ok()) return std::nullopt;
+    AnyOrder reader(*base_, {index, *c});
+    return reader.possible() ? std::optional(std::move(reader)) : std::nullopt;
   }
 
   // True if an object can be stored as differences from an object of the base.
@@ -307,13 +304,11 @@ class Maker final : public DeltaMaker {
         last = flow.get();
       }
       if (flow != nullptr && object.differs && part.bytes != 0) {
-        const auto counterpart = Counterpart(*base, from.components[c]);
-        flow->base = *counterpart;
-        if (base_->sequential(flow->base)) flow->apart = base_->unordered_reader(flow->base);
+        flow->base = Counterpart(*base, from.components[c]);
         if (base_id_.empty()) flow->old = MakeHasher(kIdKind);
-        wanted.push_back(flow->base);
+        wanted.push_back(flow->base->id());
         // Else a chunk would be made of two of the base, each of which may be made of two.
-        if (const std::uint64_t grid = base_->preferred_read(flow->base);
+        if (const std::uint64_t grid = base_->preferred_read(flow->base->id());
             grid != 0 && grid <= kMaxDeltaChunk) {
           const std::uint64_t chunk = grid >= kChunk ? grid : kChunk / grid * grid;
           const Transform* const transform = component.transform.get();
@@ -355,9 +350,7 @@ class Maker final : public DeltaMaker {
     MadeChunk made;
     made.old = chunk.pool->Take(fresh.size());
     const std::span<std::byte> old = made.old.bytes();
-    const Status read = flow.apart != nullptr ? flow.apart->Read(chunk.offset, old)
-                                              : base_->Read(flow.base, chunk.offset, old);
-    if (!read.ok()) return WithFile(AtTensor(*base_, flow.base, read), base_path_);
+    ZT_RETURN_IF_ERROR(WithFile(flow.base->Read(chunk.offset, old), base_path_));
     Buffer room = chunk.pool->Take(DeltaBound(fresh.size()));
     ZT_ASSIGN_OR_RETURN(made.chunk, EncodeDelta(flow.part.element, old, fresh, room.bytes()));
     made.chunk.result = Xxh3(fresh);
@@ -407,7 +400,7 @@ class Maker final : public DeltaMaker {
     flow.part.digest = flow.wanted == nullptr ? flow.id_digest : flow.wanted->Finish();
     if (flow.old != nullptr) {
       const zt::internal::MutexLock lock(base_mutex_);
-      base_digests_.emplace(flow.base, flow.old->Finish());
+      base_digests_.emplace(flow.base->id(), flow.old->Finish());
     }
     if (flow.ends_object) chunk.closing = [object] { return Closed(*object); };
     return OkStatus();

@@ -2,7 +2,6 @@
 module;
 
 #include "core/little_endian.h"
-#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.delta;
@@ -218,12 +217,6 @@ Object ResultOf(const Object& stored, const Entry& entry) {
   for (const Part& part : entry.parts)
     object.components.push_back({part.role, part.element, part.bytes});
   return object;
-}
-
-NameIndex ByName(const std::vector<Object>& objects) {
-  NameIndex index;
-  for (std::uint32_t i = 0; i < objects.size(); ++i) index.emplace(objects[i].name, i);
-  return index;
 }
 
 std::optional<std::uint32_t> FindComponent(const Object& object, std::string_view role,

@@ -1,7 +1,6 @@
 // zt.convert.delta — a delta and its base as one source.
 module;
 
-#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.delta;
@@ -29,28 +28,6 @@ constexpr std::size_t kMostUneven = 3;
 class DeltaSource;
 // The delta that a source is, or wraps; else null.
 const DeltaSource* FindDeltaIn(const TensorSource& source);
-
-// Reads ranges of a component in any order, without its digest.
-class AnyOrder {
- public:
-  AnyOrder() = default;
-  AnyOrder(TensorSource& source, ComponentId id)
-      : source_(&source),
-        id_(id),
-        apart_(source.sequential(id) ? source.unordered_reader(id) : nullptr) {}
-  bool possible() const { return apart_ != nullptr || !source_->sequential(id_); }
-  Status Read(std::uint64_t offset, std::span<std::byte> out) const {
-    const Status status =
-        apart_ != nullptr ? apart_->Read(offset, out) : source_->Read(id_, offset, out);
-    return AtTensor(*source_, id_, status);
-  }
-  ComponentId id() const { return id_; }
-
- private:
-  TensorSource* source_ = nullptr;
-  ComponentId id_;
-  std::shared_ptr<UnorderedReader> apart_;
-};
 
 // The component of an object that has the frames of a part.
 StatusOr<std::uint32_t> StoredAs(const TensorSource& delta, std::uint32_t index, const Part& part) {
@@ -106,11 +83,8 @@ class DeltaSource final : public WrappedSource {
   Status Init() {
     attributes_ = delta_->attributes();
     std::erase_if(attributes_, [](const auto& each) { return each.first == kDeltaAttribute; });
-    AddWarningsOf(*delta_);
+    AddNotesOf(*delta_);
     file_ = delta_->file({});
-    for (const std::string& file : delta_->other_files()) AddOtherFile(file);
-    for (const std::string& file : delta_->part_files()) AddPartFile(file);
-    for (const ShardFile& shard : delta_->shards()) AddShard(shard);
     if (base_ != nullptr) {
       AddOtherFile(base_path_);
       for (const std::string& file : base_->other_files()) AddOtherFile(file);
@@ -462,6 +436,19 @@ const DeltaSource* FindDeltaIn(const TensorSource& source) {
 }
 
 }  // namespace
+
+AnyOrder::AnyOrder(TensorSource& source, ComponentId id)
+    : source_(&source),
+      id_(id),
+      apart_(source.sequential(id) ? source.unordered_reader(id) : nullptr) {}
+
+bool AnyOrder::possible() const { return apart_ != nullptr || !source_->sequential(id_); }
+
+Status AnyOrder::Read(std::uint64_t offset, std::span<std::byte> out) const {
+  const Status status =
+      apart_ != nullptr ? apart_->Read(offset, out) : source_->Read(id_, offset, out);
+  return AtTensor(*source_, id_, status);
+}
 
 std::optional<OfBase> delta::internal::MadeFrom(const TensorSource& model, ComponentId id) {
   const auto* const delta = dynamic_cast<const DeltaSource*>(&model);

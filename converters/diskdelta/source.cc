@@ -251,19 +251,13 @@ class DiskDelta final : public WrappedSource {
   Status Init(bool several) {
     objects_ = base_->objects();
     attributes_ = base_->attributes();
-    AddWarningsOf(*base_);
-    AddWarningsOf(*delta_);
     file_ = delta_->file({});
     AddOtherFile(base_path_);
-    for (const TensorSource* const source : wrapped()) {
-      for (const std::string& file : source->other_files()) AddOtherFile(file);
-      for (const std::string& file : source->part_files()) AddPartFile(file);
-    }
-    for (const ShardFile& shard : base_->shards()) AddShard(shard);
+    AddNotesOf(*base_);
+    AddNotesOf(*delta_);
     changed_.resize(objects_.size());
     flows_.resize(objects_.size());
-    std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> places;
-    for (std::uint32_t i = 0; i < objects_.size(); ++i) places.emplace(objects_[i].name, i);
+    const NameIndex places = ByName(objects_);
     std::unordered_map<std::string_view, const Value*, zt::internal::NameHash> checksums;
     for (const auto& [key, value] : delta_->attributes()) checksums.emplace(key, &value);
     std::set<std::string> files;

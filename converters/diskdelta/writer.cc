@@ -5,7 +5,6 @@ module;
 #include <zstd.h>
 
 #include "core/little_endian.h"
-#include "core/name_table.h"
 #include "core/status_macros.h"
 
 module zt.convert.diskdelta;
@@ -264,9 +263,7 @@ StatusOr<std::vector<DiskPair>> PairTensors(const TensorSource& source,
                                             std::span<const std::uint32_t> objects,
                                             const TensorSource& base,
                                             const DiskDeltaOptions& options) {
-  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> places;
-  for (std::uint32_t i = 0; i < base.objects().size(); ++i)
-    places.emplace(base.objects()[i].name, i);
+  const NameIndex places = ByName(base.objects());
   std::vector<DiskPair> pairs;
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];

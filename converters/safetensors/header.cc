@@ -315,8 +315,7 @@ class SafetensorsSource final : public TensorSource {
     if (info == attributes_.end()) return OkStatus();
     ZT_ASSIGN_OR_RETURN(const auto all,
                         safetensors::internal::ParseShardingInfo(*info->second.AsString()));
-    std::unordered_map<std::string_view, std::size_t, internal::NameHash> places;
-    for (std::size_t i = 0; i < objects_.size(); ++i) places.emplace(objects_[i].name, i);
+    const NameIndex places = ByName(objects_);
     bool begins = true;  // all tensors begin where the whole ones do
     for (const auto& [name, offsets] : all) {
       const auto found = places.find(name);

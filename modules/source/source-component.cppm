@@ -1,4 +1,8 @@
-// zt.source:component — what a TensorSource says of where its components lie.
+// zt.source:component — objects by name, and what a TensorSource says of where its components lie.
+module;
+
+#include "core/name_table.h"
+
 export module zt.source:component;
 
 import zt.std;
@@ -7,6 +11,10 @@ import zt.compress;
 import zt.core;
 
 export namespace zt {
+
+// Objects by their names, which they own; of equal names the first.
+using NameIndex = std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>;
+NameIndex ByName(const std::vector<Object>& objects);
 
 // Identifies a component of a TensorSource.
 struct ComponentId {

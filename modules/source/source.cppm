@@ -83,8 +83,9 @@ class TensorSource {
   void AddWarning(std::string line, std::optional<Advice> advice = std::nullopt);
   // Puts `place` and ": " before each of its warnings.
   void PlaceWarnings(std::string_view place);
-  // Adds the warnings of another source, with their advice.
-  void AddWarningsOf(const TensorSource& other);
+  // Adds what another source says beside its tensors: warnings, with their advice, and other_files(),
+  // part_files() and shards(). Only before the source is used.
+  void AddNotesOf(const TensorSource& other);
   // The file (or "standard input") that holds this component, for messages; the code that opens the
   // source sets it. For a source without components, {} is a valid argument.
   virtual const std::string& file(ComponentId) const { return file_; }

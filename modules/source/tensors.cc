@@ -47,10 +47,7 @@ class MergedSource final : public WrappedSource {
         warnings_.push_back(names_[s] + ": " + std::to_string(differing - kMostNamed) +
                             " more attributes differ from those in earlier files, which are kept");
       }
-      AddWarningsOf(source);
-      for (const std::string& file : source.other_files()) AddOtherFile(file);
-      for (const std::string& file : source.part_files()) AddPartFile(file);
-      for (const ShardFile& shard : source.shards()) AddShard(shard);
+      AddNotesOf(source);
     }
     return CheckNames();
   }
@@ -94,6 +91,13 @@ bool TryRead(ByteSource& source, std::uint64_t offset, std::span<std::byte> out)
 }
 
 }  // namespace
+
+NameIndex ByName(const std::vector<Object>& objects) {
+  NameIndex index;
+  index.reserve(objects.size());
+  for (std::uint32_t i = 0; i < objects.size(); ++i) index.emplace(objects[i].name, i);
+  return index;
+}
 
 std::vector<std::string> FilesOf(const TensorSource& source) {
   std::vector<std::string> files;
@@ -182,13 +186,16 @@ void TensorSource::PlaceWarnings(std::string_view place) {
   for (std::string& line : warnings_) line = std::string(place) + ": " + line;
 }
 
-void TensorSource::AddWarningsOf(const TensorSource& other) {
+void TensorSource::AddNotesOf(const TensorSource& other) {
   for (std::size_t i = 0; i < other.warnings().size(); ++i) {
     const auto advice = other.warning_advice().find(i);
     AddWarning(other.warnings()[i], advice == other.warning_advice().end()
                                         ? std::nullopt
                                         : std::optional(advice->second));
   }
+  for (const std::string& file : other.other_files()) AddOtherFile(file);
+  for (const std::string& file : other.part_files()) AddPartFile(file);
+  for (const ShardFile& shard : other.shards()) AddShard(shard);
 }
 
 Status TensorSource::CheckReadable(std::uint32_t object) const {
@@ -205,11 +212,8 @@ Status TensorSource::CheckRange(ComponentId id, std::uint64_t offset, std::uint6
 
 WrappedSource::WrappedSource(TensorSource& inner) : wrapped_{&inner} {
   attributes_ = inner.attributes();
-  AddWarningsOf(inner);
+  AddNotesOf(inner);
   file_ = inner.file({});
-  other_files_ = inner.other_files();
-  part_files_ = inner.part_files();
-  shards_ = inner.shards();
 }
 
 std::string_view WrappedSource::format() const {
