@@ -188,14 +188,44 @@ TEST(GroupQuantized, AnAttributeOfItsNameIsNotReplaced) {
           "attribute 'quantization_config'"));
 }
 
-TEST(QuantizedModuleOf, IsWhatStandsBeforeTheEnding) {
-  for (const char* name :
-       {"a.m.weight", "a.m.qweight", "a.m.g_idx", "a.m.biases", "a.m.weight_packed",
-        "a.m.weight_scale_inv", "a.m.SCB", "a.m_blocks", "a.m_scales", "a.m.weight.absmax",
-        "a.m.weight.quant_state.bitsandbytes__nf4"})
-    EXPECT_EQ(QuantizedModuleOf(name), "a.m") << name;
-  for (const char* name : {"a.m.bias", ".weight", "weight", "a.m.scale", "a.m.blocks"})
-    EXPECT_EQ(QuantizedModuleOf(name), std::nullopt) << name;
+// The modules of tensors that lie in this order, codes of i8 and the others of f32.
+std::vector<std::string_view> ModulesOf(std::span<const char* const> codes,
+                                        std::span<const char* const> others) {
+  static std::vector<Object> held;
+  held.clear();
+  std::vector<const Object*> objects;
+  for (const char* name : codes) held.push_back(Must(DenseObject(name, {1}, {DType::kI8})));
+  for (const char* name : others) held.push_back(Must(DenseObject(name, {1}, {DType::kF32})));
+  for (const Object& each : held) objects.push_back(&each);
+  return QuantizedModulesOf(objects);
+}
+
+TEST(QuantizedModulesOf, HoldCodesAndScales) {
+  using Names = std::vector<const char*>;
+  const std::pair<Names, Names> kModules[] = {
+      {{"a.m.weight"}, {"a.m.scale", "a.m.bias"}},                         // DeepSeek V4
+      {{"a.m.weight"}, {"a.m.weight_scale_inv", "a.m.input_zero_point"}},  // DeepSeek V3
+      {{"a.m.weight", "a.m.weight_format"}, {"a.m.SCB"}},                  // bitsandbytes
+      {{"a.m.weight", "a.m.weight.quant_state.bitsandbytes__nf4"}, {"a.m.weight.absmax"}},
+      {{"a.m.blocks"}, {"a.m.scales"}},                                          // gpt-oss
+      {{"a.m.up_blocks"}, {"a.m.up_scales", "a.m.down"}},                        //
+      {{"a.m.qweight", "a.m.qzeros", "a.m.g_idx"}, {"a.m.scales"}},              // GPTQ, AWQ
+      {{"a.m.weight"}, {"a.m.scales", "a.m.biases"}},                            // MLX
+      {{"a.m.weight"}, {"a.m.weight_scale", "a.m.pre_quant_scale"}},             // ModelOpt
+      {{"a.m.weight._data"}, {"a.m.weight._scale", "a.m.output_scale"}},         // quanto
+      {{"a.m._weight_qdata"}, {"a.m._weight_scale", "a.m._weight_zero_point"}},  // torchao
+      {{"a.m.W_q"}, {"a.m.scale", "a.m.zero"}},                                  // HQQ
+      {{"a.m.weight"}, {"a.m.weight_scales"}},                                   // EETQ
+      {{"a.m.weight"}, {"a.m.qscale_weight", "a.m.qscale_act"}}};                // Mistral
+  for (const auto& [codes, others] : kModules)
+    EXPECT_THAT(ModulesOf(codes, others), ::testing::Each("a.m")) << others[0];
+  const std::pair<Names, Names> kNone[] = {{{}, {"norm.scale", "norm.bias", "norm.weight"}},
+                                           {{"scale", "weight"}, {"weight_scale"}},
+                                           {{".weight"}, {".weight_scale"}},
+                                           {{"a.b.weight"}, {"a.scale", "a.c.scale"}},
+                                           {{"a.position_ids"}, {"a.weight"}}};
+  for (const auto& [codes, others] : kNone)
+    EXPECT_THAT(ModulesOf(codes, others), ::testing::Each("")) << others[0];
 }
 
 TEST(GroupQuantized, WithoutModulesNothingIsSaid) {

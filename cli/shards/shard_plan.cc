@@ -41,14 +41,16 @@ std::vector<Unit> FindUnits(const TensorSource& source, const Plan& plan) {
     b = root(b);
     parent[std::max(a, b)] = std::min(a, b);
   };
-  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> modules;
+  std::vector<const Object*> objects;
+  for (const PlannedObject& planned : plan.objects)
+    objects.push_back(&SourceObject(source, planned));
+  const std::vector<std::string_view> modules = QuantizedModulesOf(objects);
+  std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> first_of;
   for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
     for (const PlannedComponent& component : plan.objects[i].components) {
       if (component.shared_with) unite(i, component.shared_with->object);
     }
-    if (const auto module = QuantizedModuleOf(SourceObject(source, plan.objects[i]).name)) {
-      unite(i, modules.emplace(*module, i).first->second);
-    }
+    if (!modules[i].empty()) unite(i, first_of.emplace(modules[i], i).first->second);
   }
   std::vector<Unit> units;
   std::vector<std::uint32_t> unit_of(plan.objects.size());

@@ -88,9 +88,10 @@ struct QuantizedTensor {
 // True if the name ends as that of a part of a quantized tensor does: "x.weight_scale", "x.qweight".
 bool NamesQuantizedPart(std::string_view name);
 
-// The module of a tensor, judging by its name alone: "x" of "x.weight", "x.qweight", "x.weight_scale".
-// nullopt if none of its parts is named so. Shards are cut by it: an ending more is another cut.
-std::optional<std::string_view> QuantizedModuleOf(std::string_view name);
+// Of each object, the module that holds it, "x" of "x.weight" and "x.weight.absmax", if that holds
+// codes and scales: tensors of integers or of a byte an element, and others with names of scales,
+// by any scheme. Else empty. Shards are cut by it.
+std::vector<std::string_view> QuantizedModulesOf(std::span<const Object* const> objects);
 
 // Finds the quantized tensors: DeepSeek's FP8 and FP4, gpt-oss, compressed-tensors, ModelOpt, GPTQ,
 // AWQ, bitsandbytes (docs/QUANTIZED.md). If `config` is empty, the configuration that the source has

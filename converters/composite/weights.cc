@@ -49,28 +49,10 @@ Status CheckForm(const Configuration& config) {
   return OkStatus();
 }
 
-// How the tensors of a module end that stay together: GPTQ, AWQ, compressed-tensors, block-scaled f8,
-// bitsandbytes, MLX and MXFP4.
-constexpr std::string_view kCompanions[] = {".qweight",
-                                            ".qzeros",
-                                            ".scales",
-                                            ".g_idx",
-                                            ".biases",
-                                            ".weight",
-                                            ".weight_packed",
-                                            ".weight_scale",
-                                            ".weight_scale_2",
-                                            ".weight_scale_inv",
-                                            ".weight_shape",
-                                            ".weight_zero_point",
-                                            ".weight_g_idx",
-                                            ".input_scale",
-                                            ".SCB",
-                                            ".weight_global_scale",
-                                            "_blocks",
-                                            "_scales",
-                                            ".weight_scale_inverse",
-                                            ".input_global_scale"};
+// Of a name's last part: "scales", "weight_scale_inv", "q_scale", "SCB", "absmax".
+bool NamesScales(std::string_view part) {
+  return part.find("scale") != part.npos || part == "SCB" || part == "absmax";
+}
 
 // What stands before this ending of a name; nullopt if nothing does, or it ends otherwise.
 std::optional<std::string_view> Before(std::string_view name, std::string_view suffix) {
@@ -309,13 +291,33 @@ StatusOr<FoundWeights> FindWeights(const Tensors& tensors, std::span<const Confi
 
 namespace zt {
 
-std::optional<std::string_view> QuantizedModuleOf(std::string_view name) {
-  // bitsandbytes: "X.weight.absmax", "X.weight.quant_state.bitsandbytes__nf4".
-  if (const auto inner = name.rfind(".weight."); inner != name.npos) return name.substr(0, inner);
-  for (const std::string_view suffix : composite::internal::kCompanions) {
-    if (const auto module = composite::internal::Before(name, suffix)) return module;
+using composite::internal::NamesScales;
+
+std::vector<std::string_view> QuantizedModulesOf(std::span<const Object* const> objects) {
+  struct Module {
+    bool codes = false, scales = false;
+  };
+  std::unordered_map<std::string_view, Module, internal::NameHash> modules;
+  std::vector<std::string_view> out;
+  for (const Object* const object : objects) {
+    const std::string_view name = object->name;
+    const std::size_t dot = name.rfind('.');
+    // bitsandbytes: "x.weight.absmax", "x.weight.quant_state.bitsandbytes__nf4".
+    out.push_back(name.substr(0, std::min(name.rfind(".weight."), dot == name.npos ? 0 : dot)));
+    const DType dtype = object->components[0].element.dtype;
+    if (out.back().empty() || object->format != "dense") continue;
+    Module& module = modules[out.back()];
+    if (NamesScales(name.substr(dot + 1))) {
+      module.scales = true;
+    } else if (!IsFloat(dtype) && dtype != DType::kBool && ByteWidth(dtype) <= 4) {
+      module.codes = true;
+    }
   }
-  return std::nullopt;
+  for (std::string_view& each : out) {
+    const auto found = modules.find(each);
+    if (found == modules.end() || !found->second.codes || !found->second.scales) each = {};
+  }
+  return out;
 }
 
 }  // namespace zt

@@ -117,13 +117,17 @@ class Cut(Shards):
     def test_what_belongs_together_stays_together(self):
         # Of each module one part lies at the start and the others at the end; all are of one size.
         part = make_safetensors.pattern(1000, 1)
-        names = [f"m{n}.weight" for n in range(4)]
-        names += [f"m{n}.{name}" for n in range(4) for name in ("weight_scale_inv", "bias")]
-        source = self.safetensors("modules.safetensors", {name: ("U8", (1000,), part) for name in names})
-        self.convert("--shards", "4", source=source)
-        held = [set(support.read_zt(self.shard(n, 4))["objects"]) for n in range(1, 5)]
-        for n in range(4):
-            self.assertTrue(any({f"m{n}.weight", f"m{n}.weight_scale_inv"} <= names for names in held), held)
+        for parts in (["weight", "weight_scale_inv", "bias"], ["weight", "scale", "input_zero_point"], ["qweight", "scales", "weight_format"],
+                      ["w_blocks", "w_scales", "w_bias"], ["weight", "weight_scale", "pre_quant_scale"], ["weight._data", "weight._scale", "output_scale"],
+                      ["W_q", "scale", "zero"]):
+            names = [f"m{n}.{parts[0]}" for n in range(4)] + [f"m{n}.{name}" for n in range(4) for name in parts[1:]]
+            source = self.safetensors("modules.safetensors", {name: ("U8", (1000,), part) for name in names})
+            self.convert("--shards", "4", "-f", source=source)
+            held = [set(support.read_zt(self.shard(n, 4))["objects"]) for n in range(1, 5)]
+            self.assertEqual(held, [{f"m{n}.{name}" for name in parts} for n in range(4)])
+        # Norms have no codes, whatever their parameters are called.
+        source = self.safetensors("norms.safetensors", {f"m.{name}": ("F16", (500,), part) for name in ("scale", "weight", "bias", "other")})
+        self.convert("--shards", "4", "-f", source=source)
 
     def test_tied_tensors_share_a_blob_in_one_shard(self):
         source = DATA / "torch/tied.pt"  # embed, head and again are one storage; part lies between them
