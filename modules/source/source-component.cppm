@@ -1,8 +1,4 @@
 // zt.source:component — objects by name, and what a TensorSource says of where its components lie.
-module;
-
-#include "core/name_table.h"
-
 export module zt.source:component;
 
 import zt.std;
@@ -12,8 +8,13 @@ import zt.core;
 
 export namespace zt {
 
+// Hashes names with a random key of this process, as all tables of names do.
+struct HashName {
+  std::size_t operator()(std::string_view name) const;
+};
+
 // Objects by their names, which they own; of equal names the first.
-using NameIndex = std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash>;
+using NameIndex = std::unordered_map<std::string_view, std::uint32_t, HashName>;
 NameIndex ByName(const std::vector<Object>& objects);
 
 // Identifies a component of a TensorSource.

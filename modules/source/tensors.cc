@@ -92,6 +92,8 @@ bool TryRead(ByteSource& source, std::uint64_t offset, std::span<std::byte> out)
 
 }  // namespace
 
+std::size_t HashName::operator()(std::string_view name) const { return internal::HashOfName(name); }
+
 NameIndex ByName(const std::vector<Object>& objects) {
   NameIndex index;
   index.reserve(objects.size());
