@@ -59,6 +59,7 @@ void Sort(Listing& listing, const std::string& order);
 struct TextOptions {
   bool verbose = false, null = false;  // null: a NUL ends each name of NamesText
   std::size_t columns = 0;
+  bool largest_first = false;  // of each node of TreeText, whose tensors are sorted otherwise
 };
 // The first line, attributes, and a line for each type if there are several.
 std::string HeadingText(const Listing& listing);
@@ -67,7 +68,7 @@ std::string TableText(const Listing& listing, const TextOptions& options);
 std::string StatsTableText(const Listing& listing, const TextOptions& options);
 // A line for each file; empty if there is none.
 std::string FilesText(const Listing& listing);
-// A tree of the parts of names, numbered parts first and in order. Equal numbered layers share a
+// A tree of the parts of names, numbered parts first and in order, or the largest. Equal numbered layers share a
 // line.
 std::string TreeText(const Listing& listing, const TextOptions& options);
 

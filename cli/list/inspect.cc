@@ -382,7 +382,8 @@ Status Inspect(const Args& args) {
   if (page && listings.size() > 1) return InvalidArgument("--html takes one file");
   if (page) return WritePage(listings[0], args);
   if (args.json) return Print(ListingJson(listings, args));
-  TextOptions options = {.verbose = args.verbose, .null = args.null};
+  TextOptions options = {
+      .verbose = args.verbose, .null = args.null, .largest_first = args.sort == "size"};
   if (::isatty(STDOUT_FILENO) != 0) options.columns = TerminalColumns(STDOUT_FILENO, 80);
   const auto text = args.names_alone ? NamesText
                     : args.stats     ? StatsTableText

@@ -375,18 +375,20 @@ bool IsBefore(const std::unique_ptr<Node>& a, const std::unique_ptr<Node>& b) {
   return std::tuple(x.size(), x, a->part) < std::tuple(y.size(), y, b->part);
 }
 
-void AddUp(Node& node) {
+void AddUp(Node& node, bool largest_first) {
   if (node.object != nullptr) {
     node.sum.Add(*node.object);
     node.likeness = std::hash<std::string>()(node.object->type() + ToString(node.object->shape));
   }
-  std::ranges::stable_sort(node.children, IsBefore);
   for (const auto& child : node.children) {
-    AddUp(*child);
+    AddUp(*child, largest_first);
     node.sum.Add(child->sum);
     // A sum: layers are alike whatever the order of their tensors.
     node.likeness += Mix(std::hash<std::string_view>()(child->part), child->likeness);
   }
+  std::ranges::stable_sort(node.children, IsBefore);
+  const auto bytes = [](const auto& child) { return child->sum.decoded; };
+  if (largest_first) std::ranges::stable_sort(node.children, std::greater(), bytes);
 }
 
 // Children that share a line: numbered, alike and not tensors themselves; or one of any kind.
@@ -440,10 +442,10 @@ void Draw(const Node& node, std::size_t depth, Rows& out) {
 
 }  // namespace
 
-std::string TreeText(const Listing& listing, const TextOptions&) {
+std::string TreeText(const Listing& listing, const TextOptions& options) {
   Node root;
   for (const ListedObject& object : TensorsOf(listing)) Insert(root, object);
-  AddUp(root);
+  AddUp(root, options.largest_first);
   Rows lines;
   Draw(root, 0, lines);
   return HeadingText(listing) + Aligned(lines, 0) + FilesText(listing);

@@ -989,6 +989,10 @@ class Inspect(support.EndToEnd):
         self.assertRegex(text, r"\n  0-11 +12 alike, each 2 tensors, 10 parameters, 32 B\n")
         self.assertRegex(text, r"\n    attn\.weight +f32 \[2, 3\]  24 B\n")
         self.assertRegex(text, r"\nhead +f32 \[100\]  400 B\n")
+        sizes = {"b.1.w": 2, "b.0.w": 3, "a": 4, "c.w": 6, "b.2.x": 3}
+        source = self.safetensors("sizes.safetensors", {name: ("U8", [n], bytes(n)) for name, n in sizes.items()})
+        tree = self.succeed("inspect", "--tree", "--sort", "size", source).decode().splitlines()[1:]
+        self.assertEqual([line.split()[0] for line in tree], ["b", "0.w", "2.x", "1.w", "c.w", "a"])
         deep = self.safetensors("d.safetensors", {"." * 60_000: ("U8", [1], b"x"), "a.b.": ("U8", [1], b"x")})
         self.succeed("inspect", "--tree", deep)
 
