@@ -377,8 +377,8 @@ Status StoreOptions(const Line& line, const Command& command, Args& args) {
     const std::vector<std::string_view> excluded = Words(others);
     const auto other = std::ranges::find_if(excluded, is_given);
     if ((commands & command.bit) == 0 || !is_given(option) || other == excluded.end()) continue;
-    return Refuse("--" + std::string(option) + " " + std::string(why) + "; leave out it or --" +
-                      std::string(*other),
+    return Refuse("--" + std::string(option) + " " + std::string(why) + "; leave it or --" +
+                      std::string(*other) + " out",
                   &command);
   }
   if ((args.part_bytes != 0 || args.resume) && !args.output.starts_with("s3://")) {

@@ -397,7 +397,7 @@ StatusOr<std::unique_ptr<DeltaMaker>> MakeDelta(const Args& args, TensorSource& 
                                                 WriterOptions& options) {
   if (args.base.empty() || !args.used_bases->empty()) return nullptr;
   if (args.canonical)
-    return InvalidArgument("--canonical is of whole models; leave out it or --base");
+    return InvalidArgument("--canonical is of whole models; leave it or --base out");
   if (!Traits(plan.spec).files)
     return InvalidArgument("--spec " + args.spec + " has no deltas; 1.2 and 2.0 have");
   ZT_ASSIGN_OR_RETURN(auto base, OpenBase(args.base.front(), args.source_options()));

@@ -222,7 +222,7 @@ class Numbers(Base):
             self.assertEqual(index.exists(), number == 1)
             if number == 1:
                 self.assertEqual(set(json.loads(index.read_text())["weight_map"]), set(numbers))
-        for wrong, words in (["-o", "x"], "end its name with /"), (["-o", "x/", "--zstd"], "--to writes no .zt file; leave out it or --zstd"):
+        for wrong, words in (["-o", "x"], "end its name with /"), (["-o", "x/", "--zstd"], "--to writes no .zt file; leave it or --zstd out"):
             done = self.run_program("convert", model, "--to", "safetensors", *wrong)
             self.assertEqual(done.returncode, USAGE)
             self.assertIn(words, done.stderr.decode())

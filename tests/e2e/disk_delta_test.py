@@ -353,7 +353,7 @@ class DiskDelta(support.EndToEnd):
         to = ("--to", "disk-delta", "-o", f"{self.path(NEW)}/")
         self.fail_with(USAGE, "convert", after, *to, says="--to disk-delta writes what differs from a model: name it by --base")
         self.fail_with(USAGE, "convert", after, "--base", base, "--to", "disk-delta", "-o", self.path("w1"), says="end its name with /")
-        self.fail_with(USAGE, "convert", after, "--base", base, *to, "--zstd", says="--to writes no .zt file; leave out it or --zstd")
+        self.fail_with(USAGE, "convert", after, "--base", base, *to, "--zstd", says="--to writes no .zt file; leave it or --zstd out")
         self.fail_with(USAGE, "convert", after, "--base", base, *to, "--digest", "sha256", says="--digest sha256 is not of --to disk-delta")
         extra = self.model("extra.safetensors", {**new, "more": ("I8", [3], numpy.zeros(3, "u1"))})
         self.fail_with(UNSUPPORTED, "convert", extra, "--base", base, *to, says=("tensor 'more'", "the base has no such tensor"))

@@ -143,7 +143,7 @@ class Cut(Shards):
     def test_a_pipe_and_wrong_words(self):
         self.fail_with(UNSUPPORTED, "convert", "-", "-o", self.model, "--shards", "2",
                        stdin=self.source.read_bytes(), says="name a file")
-        for options, says in ((("--shards", "2", "--shard-size", "1MiB"), "leave out it or --shard-size"),
+        for options, says in ((("--shards", "2", "--shard-size", "1MiB"), "leave it or --shard-size out"),
                               (("--shard", "3"), "such as 3/8"), (("--shard", "0/8"), "such as 3/8"),
                               (("--shard", "9/8"), "such as 3/8"), (("--shard", "x/8"), "such as 3/8"),
                               (("--shards", "4", "--shard", "1/3"), "contradicts --shards 4")):

@@ -182,14 +182,14 @@ class Stats(support.EndToEnd):
         self.fail_with(INVALID, "inspect", "--stats", path, says="digest")
 
     def test_stats_and_tree_are_one_or_the_other(self):
-        self.fail_with(USAGE, "inspect", "--stats", "--tree", self.safetensors("a.safetensors"), says="--tree folds tensors, as text for people; leave out it or --stats")
+        self.fail_with(USAGE, "inspect", "--stats", "--tree", self.safetensors("a.safetensors"), says="--tree folds tensors, as text for people; leave it or --stats out")
 
     def test_the_tree_is_text(self):
         source = self.safetensors("a.safetensors")
         process = self.run_program("inspect", "--tree", "--json", source)
         self.assertEqual(process.returncode, USAGE)
-        self.assertIn(b"leave out it or --json", process.stdout)
-        self.fail_with(USAGE, "inspect", "--tree", "--html", self.path("p.html"), source, says="leave out it or --html")
+        self.assertIn(b"leave it or --json out", process.stdout)
+        self.fail_with(USAGE, "inspect", "--tree", "--html", self.path("p.html"), source, says="leave it or --html out")
 
 
 class Selection(support.EndToEnd):
