@@ -312,6 +312,8 @@ class Rules(support.EndToEnd):
         self.assertEqual(self.renamed(r"s$\$c$Z\$$"), {"$c^": "Z$^"})
         self.assertEqual(self.renamed(r"s1x\11Z1"), {"x1": "Z"})
         self.assertEqual(self.renamed(r"s/(x)(1)/\2\1/"), {"x1": "1x"})
+        self.assertEqual(self.renamed(r"s/[a|]/Z/g"), {"a.b": "Z.b", "a|b": "ZZb", "a": "Z", "a/b": "Z/b"})
+        self.fail_with(USAGE, "convert", "-n", self.source, "--rename", "s/a/b/i", says="unknown flag 'i'")
         self.fail_with(USAGE, "convert", "-n", self.source, "--rename", "s\\a\\b\\", says="backslash")
 
     def test_a_rule_that_touches_nothing_is_warned_about(self):

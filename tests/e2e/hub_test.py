@@ -150,6 +150,7 @@ class Hub(remote_server.Remote):
             self.assertEqual(self.convert(f"hf://org/name/{INDEX}", "out.zt", "-f"), self.want)
             self.fail_with(support.IO, "inspect", "hf://org/other", says="the cache does not have")
             self.fail_with(support.IO, "inspect", "hf://org/name/other.safetensors", says="no such file")
+            self.fail_with(support.IO, "inspect", "hf://org/name@other/", says="the cache does not have")
             del self.environment[switch]
         self.assertEqual(self.server.requests, [])
 

@@ -381,7 +381,8 @@ class Faults(remote_server.Remote):
             near.files["there.safetensors"] = self.content
             port = near.origin.rsplit(":", 1)[1]
             for host in ("127.0.0.1", "127.1", "0x7f.1", "2130706433", "017700000001", "0.0.0.0", "localhost", "localhost.", "a.localhost", "[::1]",
-                         "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "169.254.169.254", "[fe80::1]", "192.0.2.77"):
+                         "[::]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "169.254.169.254",
+                         "[::ffff:169.254.169.254]", "[fe80::1]", "192.0.2.77"):
                 self.server.fault = lambda request, host=host: Answer(302, {"Location": f"http://{host}:{port}/web/there.safetensors"})
                 self.fail_with(support.IO, "inspect", "-q", "http://files.example/m.safetensors", says="the server redirects to an address")
             self.assertEqual(near.requests, [])

@@ -168,6 +168,9 @@ class Show(support.EndToEnd):
     def test_magnitudes(self):
         rng = numpy.random.default_rng(4)
         for dtype, code in (("F32", "<f4"), ("F64", "<f8")):
+            edges = numpy.array([1e-4, 1e16], code)
+            edges = numpy.array([each for edge in edges for each in (numpy.nextafter(edge, 0, dtype=code), edge, -edge)], code)
+            self.check(self.safetensors("a.safetensors", {"w": (dtype, [6], edges.tobytes())}), "w", edges, "")
             for trial in range(30):
                 span = rng.uniform(0, 12)
                 values = (rng.normal(0, 1, 24) * 10 ** rng.uniform(-span, span / 2, 24)).astype(code)
