@@ -167,11 +167,9 @@ class Members {
 
 // Calls block(begin, elements) for each 64 elements and the rest.
 template <class Block>
-HWY_INLINE bool EachBlock(std::size_t count, const Block& block) {
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    if (!block(begin, count - begin < kBlock ? count - begin : kBlock)) return false;
-  }
-  return true;
+HWY_INLINE void EachBlock(std::size_t count, const Block& block) {
+  for (std::size_t begin = 0; begin < count; begin += kBlock)
+    block(begin, count - begin < kBlock ? count - begin : kBlock);
 }
 
 void RunCountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
@@ -191,7 +189,6 @@ void RunCountKeys(const std::uint8_t* old, const std::uint8_t* fresh, std::size_
       for (; i < elements; ++i) ++in_turn[0][KeyOf(LoadAt<T>(was, i), key)];
       std::uint64_t mask = Differing<T>(was, fresh + begin * sizeof(T), elements);
       for (; mask != 0; mask &= mask - 1) ++changed[KeyOf(LoadAt<T>(was, FirstOf(mask)), key)];
-      return true;
     });
   });
   for (std::size_t k = 0; k < 256; ++k) {
@@ -231,7 +228,7 @@ void Pack(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
       }
       values[g] += CountOf(masks[g]);
     }
-    if (!any_sparse) return true;
+    if (!any_sparse) return;
     std::uint64_t differing = Differing<T>(was, is, elements) & ~all_of;
     for (; differing != 0; differing &= differing - 1) {
       const std::size_t i = FirstOf(differing), g = members.GroupOf(LoadAt<T>(was, i));
@@ -244,7 +241,6 @@ void Pack(const std::uint8_t* old, const std::uint8_t* fresh, std::size_t count,
       next[g] = rank + 1;
     }
     for (std::size_t g = 0; g < group_count; ++g) seen[g] += CountOf(masks[g]);
-    return true;
   });
 }
 
@@ -282,21 +278,27 @@ bool Add(std::uint8_t* elements, std::size_t count, DeltaKey key, const DeltaGro
   const Members<T> members(key, groups, group_count);
   std::uint64_t masks[256], next[256];
   std::uint32_t seen[256] = {}, gaps[256] = {}, values[256] = {};
+  std::uint16_t touched[256];
   for (std::size_t g = 0; g < group_count; ++g)
     next[g] = groups[g].all ? 0 : NextOf(groups[g], gaps[g], 0);
-  const bool fits = EachBlock(count, [&](std::size_t begin, std::size_t in_block) HWY_ATTR {
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
     std::uint8_t* const block = elements + begin * sizeof(T);
     PrefetchAhead(block);
-    const auto add = [&](std::size_t i, const std::uint8_t* from, std::size_t v) HWY_ATTR {
+    const auto add = [block](std::size_t i, const std::uint8_t* from, std::size_t v) HWY_ATTR {
       StoreAt(static_cast<T>(LoadAt<T>(block, i) + UnZigZag(LoadAt<T>(from, v))), block, i);
     };
-    members.Find(block, in_block, masks);
+    members.Find(block, count - begin < kBlock ? count - begin : kBlock, masks);
+    std::size_t most = 0;  // without a branch: which groups change is hard to foresee
     for (std::size_t g = 0; g < group_count; ++g) {
-      const DeltaGroup& group = groups[g];
-      const std::uint64_t at = seen[g];
       seen[g] += CountOf(masks[g]);
-      if (next[g] >= seen[g]) continue;
+      touched[most] = static_cast<std::uint16_t>(g);
+      most += next[g] < seen[g] ? 1 : 0;
+    }
+    for (std::size_t k = 0; k < most; ++k) {
+      const std::size_t g = touched[k];
+      const DeltaGroup& group = groups[g];
       std::uint64_t mask = masks[g];
+      const std::uint32_t at = seen[g] - CountOf(mask);
       if (group.all) {
         if (seen[g] > group.value_count) return false;
         const std::uint8_t* const from = group.values + at * sizeof(T);
@@ -313,9 +315,7 @@ bool Add(std::uint8_t* elements, std::size_t count, DeltaKey key, const DeltaGro
         next[g] = NextOf(group, gaps[g], next[g] + 1);
       } while (next[g] < seen[g]);
     }
-    return true;
-  });
-  if (!fits) return false;
+  }
   for (std::size_t g = 0; g < group_count; ++g) {
     const std::uint32_t used = groups[g].all ? seen[g] : values[g];
     if (used != groups[g].value_count || (!groups[g].all && next[g] != kNever)) return false;
