@@ -62,10 +62,11 @@ struct Weight {
   std::optional<Nested> nested = std::nullopt;
   std::optional<float> factor = std::nullopt;
 
-  enum class Zeros { kNone, kEqual, kI8, kPacked };
+  enum class Zeros { kNone, kEqual, kEach, kPacked };
   Zeros zeros_kind = Zeros::kNone;
-  float zero = 0;                                      // of kEqual
-  std::optional<Stored> zeros = std::nullopt;          // kPacked: words, dense along the rows
+  float zero = 0;  // of kEqual
+  // kEach: one for each scale; kPacked: words, dense along the rows.
+  std::optional<Stored> zeros = std::nullopt;
   std::uint32_t zero_offset = 0;                       // added to what is stored
   std::optional<std::uint32_t> groups = std::nullopt;  // g_idx: the column of each column's scale
 

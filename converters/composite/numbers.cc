@@ -248,15 +248,17 @@ class WeightNumbers final : public Numbers {
       for (float& scale : needs.scales) scale = weight_.divides ? scale / global : scale * global;
       if (global == 0 && weight_.divides) needs.unbounded.assign(count, true);
     }
-    needs.may_overflow = !(Largest(needs.scales) <= kLargest / std::max(needs.most_code, 1.f));
-    if (weight_.zeros_kind == Weight::Zeros::kI8) {
-      ZT_RETURN_IF_ERROR(zeros_.Read(needs.scales_at, std::span(raw).first(count)));
+    if (weight_.zeros_kind == Weight::Zeros::kEach) {
+      const ElementType& type = source_.objects()[weight_.zeros->object].components[0].element;
+      raw.resize(count * ElementBytes(type));
+      ZT_RETURN_IF_ERROR(zeros_.Read(needs.scales_at * ElementBytes(type), raw));
       needs.zeros.resize(count);
-      for (std::uint64_t i = 0; i < count; ++i)
-        needs.zeros[i] = static_cast<float>(static_cast<std::int8_t>(raw[i]));
+      ZT_RETURN_IF_ERROR(DecodeScales(type, raw, needs.zeros.data()));
+      needs.most_code += Largest(needs.zeros);
     } else if (weight_.zeros_kind == Weight::Zeros::kEqual) {
       needs.zeros.assign(count, weight_.zero);
     }
+    needs.may_overflow = !(Largest(needs.scales) <= kLargest / std::max(needs.most_code, 1.f));
     return OkStatus();
   }
 

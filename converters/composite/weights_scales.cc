@@ -136,14 +136,11 @@ Status Finder::LookAtScale(const Object& scales, const std::string& module) {
   ZT_RETURN_IF_ERROR(claims_.CheckGroups(weight, floats ? "float" : "int"));
   if (const Object* const zeros = Find(module + ".weight_zero_point")) {
     if (zeros->shape != scales.shape) return Misshapen(*zeros, scales.shape, "its scales");
+    if (!Is(*zeros, "i8") && !(floats && (Is(*zeros, "f8_e4m3fn") || IsScale(*zeros))))
+      return Mistyped(*zeros, floats ? "f8_e4m3fn" : "i8");
     weight.members.push_back(IndexOf(*zeros));
-    if (floats) {  // always 0
-    } else if (!Is(*zeros, "i8")) {
-      return Mistyped(*zeros, "i8");
-    } else {
-      weight.zeros_kind = Weight::Zeros::kI8;
-      weight.zeros = Stored{IndexOf(*zeros)};
-    }
+    weight.zeros_kind = Weight::Zeros::kEach;
+    weight.zeros = Stored{IndexOf(*zeros)};
   }
   return Add(std::move(weight), module);
 }

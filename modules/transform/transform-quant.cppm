@@ -50,7 +50,7 @@ void ScaleEach(std::span<float> x, const float* scales, const float* zeros);
 void ScaleGathered(std::span<float> x, const std::uint32_t* groups, const float* scales,
                    const float* zeros);
 
-// Scales as f32: of f32, f16, bf16, f8_e4m3fn, f8_e8m0, or u8, which is taken for f8_e8m0.
+// Scales as f32: of f32, f16, bf16, i8, f8_e4m3fn, f8_e8m0, or u8, which is taken for f8_e8m0.
 // kUnimplemented for others.
 Status DecodeScales(const ElementType& element, std::span<const std::byte> in, float* out);
 

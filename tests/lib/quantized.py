@@ -179,11 +179,15 @@ def ct_float(rng):
         stored, scales = stored_floats(rng, shape, str(rng.choice(["F32", "BF16"])))
         tensors[f"{name}.weight"], tensors[f"{name}.weight_scale"] = tensor("F8_E4M3", codes), stored
         tensors[f"{name}.input_scale"] = stored_floats(rng, [1], "F32")[0]
+        zeros = numpy.zeros(shape, numpy.float32)
+        if rng.random() < .3:
+            stored = random_bytes(rng, shape)
+            tensors[f"{name}.weight_zero_point"], zeros = tensor("F8_E4M3", stored), E4M3[stored]
         if block:
-            scales = blocks(scales, block, codes.shape)
+            scales, zeros = blocks(scales, block, codes.shape), blocks(zeros, block, codes.shape)
         elif shape == [rows]:
-            scales = scales[:, None]
-        return {f"{name}.weight": multiply(E4M3[codes], scales)}
+            scales, zeros = scales[:, None], zeros[:, None]
+        return {f"{name}.weight": multiply(E4M3[codes] - zeros, scales)}
 
     def ct_float_rows(tensors, name):
         codes = random_bytes(rng, [3, 7])
