@@ -251,12 +251,36 @@ Status CheckNoCodes(TensorSource& source, const Plan& plan) {
   return OkStatus();
 }
 
+// kInvalidArgument if a plan converts codes of a scheme that nothing here reads.
+Status CheckNoOtherCodes(const TensorSource& source, const Plan& plan) {
+  const auto converted = [&](const PlannedObject& planned) {
+    const ComponentId id = planned.components[0].source;
+    return planned.components[0].transform != nullptr &&
+           !IsFloat(source.objects()[id.object].components[0].element.dtype);
+  };
+  if (std::ranges::none_of(plan.objects, converted)) return OkStatus();
+  std::vector<const Object*> objects;
+  for (const Object& each : source.objects()) objects.push_back(&each);
+  const std::vector<std::string_view> modules = QuantizedModulesOf(objects);
+  for (const PlannedObject& planned : plan.objects) {
+    const ComponentId id = planned.components[0].source;
+    if (modules[id.object].empty() || !converted(planned)) continue;
+    return AtTensor(
+        source, id,
+        InvalidArgument("it holds codes of a quantized module, " + Quote(modules[id.object]) +
+                        ", which --dtype would convert without their scales; --dtype "
+                        "'PATTERN=TYPE' converts other tensors"));
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
   ZT_RETURN_IF_ERROR(Resolve(source));
   ZT_ASSIGN_OR_RETURN(Plan out, MakePlan(source, plan));
   ZT_RETURN_IF_ERROR(CheckNoCodes(source, out));
+  ZT_RETURN_IF_ERROR(CheckNoOtherCodes(source, out));
   for (const auto& [key, value] : set->attributes) SetMember(out.attributes, key, value);
   if (const Status wrong = CheckExpressible(set->attributes, plan.spec);
       !set->attributes.empty() && !wrong.ok())

@@ -68,6 +68,8 @@ class Finder {
   Status Missing(const std::string& name, std::string_view why) const;
   Status Misshapen(const Object& object, const Shape& wanted, std::string_view why) const;
   Status Mistyped(const Object& object, std::string_view wanted) const;
+  // kUnimplemented: of such a shape; `read` are those that are read.
+  Status Unread(const Object& object, std::string_view read) const;
   StatusOr<std::uint32_t> Need(const std::string& name, std::string_view type, const Shape* shape);
   // A tensor of one f32, of any rank.
   StatusOr<std::uint32_t> NeedNumber(const std::string& name);
@@ -80,6 +82,7 @@ class Finder {
 
   // ---- the configuration ------------------------------------------------------------------------
 
+  static Status NeedsConfiguration(const std::string& codes);
   inline std::string Configured() const { return config_.file + " says " + Quote(method_); }
   // Compares a scheme with the configuration.
   Status CheckMethod(const Weight& weight, std::initializer_list<std::string_view> methods) const;
@@ -95,6 +98,8 @@ class Finder {
   void SetNibbles(Weight& weight) const;
   // Adds the weight, with the members of its module that serve activations.
   Status Add(Weight weight, const std::string& module);
+  // ComfyUI's M.comfy_quant says how the weight is stored.
+  Status TakeMarker(Weight& weight, const Object& marker);
   // Scales of the cache of keys and values belong to a weight of their module.
   void AddCacheScales();
 

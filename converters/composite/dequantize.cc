@@ -326,11 +326,13 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
     const bool blocks = std::ranges::any_of(
         inner.objects(), [](const Object& each) { return each.format.starts_with("gguf."); });
     for (const Configuration& config : configs) {
+      if (config.content.empty() || blocks) continue;
       const std::string method = MethodOf(config.content);
-      if (method.empty() || blocks) continue;
-      return WithFile(
-          InvalidArgument("its quantization is " + Quote(method) + ", and no tensor is stored so"),
-          given.path.empty() || !config.prefix.empty() ? config.file : given.path);
+      return WithFile(InvalidArgument(method.empty() ? "its quantization names no method, and no "
+                                                       "tensor is stored in a form that is read"
+                                                     : "its quantization is " + Quote(method) +
+                                                           ", and no tensor is stored so"),
+                      given.path.empty() || !config.prefix.empty() ? config.file : given.path);
     }
     out.source = std::move(source);
     return out;

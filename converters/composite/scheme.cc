@@ -356,9 +356,9 @@ struct Shapes {
 StatusOr<std::pair<Weights, unsigned>> FittingWeights(const Declared& declared,
                                                       const Shapes& shapes) {
   std::optional<std::pair<Weights, unsigned>> found;
-  for (const Weights& each : declared.weights) {
-    const std::uint64_t size =
-        each.group_size < 0 ? shapes.in : static_cast<std::uint64_t>(each.group_size);
+  for (Weights each : declared.weights) {
+    if (each.group_size < 0) each.group_size = static_cast<std::int64_t>(shapes.in);  // a row
+    const auto size = static_cast<std::uint64_t>(each.group_size);
     if (CeilDiv(shapes.in, size) != shapes.groups || each.symmetric != shapes.symmetric ||
         each.act_order != shapes.act_order)
       continue;
@@ -367,7 +367,7 @@ StatusOr<std::pair<Weights, unsigned>> FittingWeights(const Declared& declared,
       if (WordsOf(shapes.in, each.bits, per) != shapes.packed_columns) continue;
       // Where both fit one word, or bits fill words, they are the same.
       if (per != 0 && (kWordBits % each.bits == 0 || shapes.packed_columns == 1)) continue;
-      if (found)
+      if (found && *found != std::make_pair(each, per))
         return Unsupported("two of the configuration's config_groups, or two packings, fit it");
       found = std::make_pair(each, per);
     }
@@ -427,8 +427,7 @@ StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors&
   Value::Map attributes;
   attributes.emplace_back("quant_method", "compressed-tensors");
   attributes.emplace_back("bits", weights.bits);
-  attributes.emplace_back(
-      "group_size", weights.group_size < 0 ? in : static_cast<std::uint64_t>(weights.group_size));
+  attributes.emplace_back("group_size", static_cast<std::uint64_t>(weights.group_size));
   attributes.emplace_back("packing", "compressed_tensors_i32_lsb_cols");
   if (zeros != nullptr) {
     attributes.emplace_back("zeros_packing", "compressed_tensors_i32_lsb_rows");

@@ -40,6 +40,12 @@ Status CheckForm(const Configuration& config) {
     if (value != nullptr && !value->is_null() && value->AsString() == nullptr)
       return wrong(key, "a string");
   }
+  if (const Value* const rotations = FindMember(config.content, "transform_config")) {
+    const Value* const groups =
+        rotations->AsMap() == nullptr ? nullptr : FindMember(*rotations->AsMap(), "config_groups");
+    if (groups != nullptr && groups->AsMap() != nullptr && !groups->AsMap()->empty())
+      return Unsupported(config.file + ": transform_config rotates the weights, which is not read");
+  }
   const Value* const block = FindMember(config.content, "weight_block_size");
   if (block == nullptr || block->is_null()) return OkStatus();
   const Value::Array* const sides = block->AsArray();
@@ -48,6 +54,25 @@ Status CheckForm(const Configuration& config) {
     return wrong("weight_block_size", "two positive integers");
   return OkStatus();
 }
+
+// What is left of a quantized tensor whose codes, or scales, are missing.
+struct Rest {
+  std::string_view method, suffix, type, codes;
+};
+constexpr Rest kRests[] = {{"mxfp4", "_scales", "u8", "_blocks"},
+                           {"mxfp4", ".scales", "u8", ".blocks"},
+                           {"gptq", ".scales", "", ".qweight"},
+                           {"gptq", ".qzeros", "i32", ".qweight"},
+                           {"gptq", ".g_idx", "i32", ".qweight"},
+                           {"awq", ".scales", "", ".qweight"},
+                           {"awq", ".qzeros", "i32", ".qweight"},
+                           {"compressed-tensors", ".weight_shape", "", ".weight_packed"},
+                           {"compressed-tensors", ".weight_zero_point", "", ".weight_scale"},
+                           {"compressed-tensors", ".weight_g_idx", "i32", ".weight_packed"},
+                           {"compressed-tensors", ".weight_global_scale", "", ".weight_packed"},
+                           {"modelopt", ".weight_scale_2", "", ".weight_scale"},
+                           {"bitsandbytes", ".quant_map", "", ".absmax"},
+                           {"bitsandbytes", ".nested_absmax", "", ".absmax"}};
 
 // Of a name's last part: "scales", "weight_scale_inv", "q_scale", "SCB", "absmax".
 bool NamesScales(std::string_view part) {
@@ -126,6 +151,16 @@ Status Finder::Mistyped(const Object& object, std::string_view wanted) const {
                      std::string(wanted));
 }
 
+Status Finder::Unread(const Object& object, std::string_view read) const {
+  return Unsupported(TensorContext(object.name) + " has shape " + ToString(object.shape) +
+                     ", and only " + std::string(read) + " are read");
+}
+
+Status Finder::NeedsConfiguration(const std::string& codes) {
+  return InvalidData(
+      codes + " need a quantization configuration (config.json, quantize_config.json) to be read");
+}
+
 StatusOr<std::uint32_t> Finder::Need(const std::string& name, std::string_view type,
                                      const Shape* shape) {
   const Object* const object = Find(name);
@@ -181,15 +216,19 @@ Weight Finder::Start(std::string name, std::string_view scheme, const Object& co
 }
 
 Status Finder::Add(Weight weight, const std::string& module) {
-  for (const char* suffix : {".input_scale", ".input_global_scale", ".input_zero_point",
-                             ".output_scale", ".weight_format", ".weight_shape"}) {
-    if (const Object* const other = Find(module + suffix))
-      weight.members.push_back(IndexOf(*other));
+  for (const std::string& name :
+       {module + ".input_scale", module + ".input_scale_ub", module + ".input_global_scale",
+        module + ".input_zero_point", module + ".output_scale", module + ".activation_scale",
+        module + ".weight_format", module + ".weight_shape", weight.name + "_activation_scale"}) {
+    if (const Object* const other = Find(name)) weight.members.push_back(IndexOf(*other));
   }
+  if (const Object* const marker = Find(module + ".comfy_quant"))
+    ZT_RETURN_IF_ERROR(TakeMarker(weight, *marker));
   // What changes the numbers and no scheme here reads.
-  for (const char* suffix : {".weight_g_idx", ".weight_zero_point", ".weight_global_scale",
-                             ".weight_scale_2", ".pre_quant_scale"}) {
-    const Object* const other = Find(module + suffix);
+  for (const std::string& name :
+       {module + ".weight_g_idx", module + ".weight_zero_point", weight.name + "_global_scale",
+        module + ".weight_scale_2", module + ".pre_quant_scale"}) {
+    const Object* const other = Find(name);
     if (other == nullptr ||
         std::ranges::find(weight.members, IndexOf(*other)) != weight.members.end())
       continue;
@@ -210,15 +249,27 @@ Status Finder::Add(Weight weight, const std::string& module) {
   return OkStatus();
 }
 
+Status Finder::TakeMarker(Weight& weight, const Object& marker) {
+  ZT_ASSIGN_OR_RETURN(const Value::Map map, ReadState(marker));
+  const std::string format = FindString(map, "format").value_or("");
+  if (format != "float8_e4m3fn" || weight.scheme != "fp8") {
+    return Unsupported(TensorContext(marker.name) + " says format " + Quote(format) +
+                       " of its numbers, and only 'float8_e4m3fn' is read");
+  }
+  weight.members.push_back(IndexOf(marker));
+  return OkStatus();
+}
+
 Status Finder::CheckScaled(const Object& object) {
   if ((method_.empty() && found_.empty()) || used_.contains(IndexOf(object)) ||
       object.format != "dense")
     return OkStatus();
   const std::string_view name = object.name;
-  if (method_ == "mxfp4" && Is(object, "u8") &&
-      (name.ends_with("_scales") || name.ends_with(".scales")) && !claims_.IsIgnored(name)) {
-    return Missing(std::string(name.substr(0, name.size() - 6)) + "blocks",
-                   "whose scales these are");
+  for (const Rest& rest : kRests) {
+    const auto module = Before(name, rest.suffix);
+    if (module && rest.method == method_ && (rest.type.empty() || Is(object, rest.type)) &&
+        !claims_.IsIgnored(name))
+      return Missing(std::string(*module) + std::string(rest.codes), "to which this belongs");
   }
   const bool words = method_ == "gptq" || method_ == "awq";  // whose codes are words
   const bool codes =

@@ -26,11 +26,7 @@ constexpr std::string_view kInt8Formats[] = {"row", "col32", "col_turing", "col_
 
 Status Finder::LookAtPacked(const Object& codes, const std::string& module) {
   if (!Is(codes, "i32")) return OkStatus();
-  if (config_.file.empty()) {
-    return InvalidData(
-        "codes of 32-bit words need a quantization configuration (config.json, "
-        "quantize_config.json) to be read");
-  }
+  if (config_.file.empty()) return NeedsConfiguration("codes of 32-bit words");
   if (!declared_) declared_ = ReadDeclared(config_.content, true);
   Weight named;
   named.name = module + ".weight";
@@ -202,7 +198,7 @@ Status Finder::LookAtInt8(const Object& scales, const std::string& module) {
   const Object* const codes = Find(module + ".weight");
   if (codes == nullptr) return Missing(module + ".weight", "whose scales these are");
   if (!Is(*codes, "i8")) return Mistyped(*codes, "i8");
-  if (codes->shape.size() != 2) return Misshapen(*codes, {0, 0}, "the scheme");
+  if (codes->shape.size() != 2) return Unread(*codes, "codes of two dimensions");
   const Shape wanted = {codes->shape[0]};
   if (scales.shape != wanted) return Misshapen(scales, wanted, "a scale for each row");
   if (!Is(scales, "f32")) return Mistyped(scales, "f32");

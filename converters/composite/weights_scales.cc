@@ -42,10 +42,11 @@ void Finder::SetNibbles(Weight& weight) const {
 }
 
 Status Finder::AddFp8Blocks(const Object& codes, const Object& scales, std::string_view scheme) {
-  if (codes.shape.size() < 2 || codes.shape.size() != scales.shape.size())
-    return Misshapen(scales, codes.shape, "a scale for each block of the codes");
+  if (codes.shape.size() < 2) return Unread(codes, "codes of two dimensions or more");
   Weight weight = Start(codes.name, scheme, codes, scales);
   ZT_RETURN_IF_ERROR(CheckMethod(weight, {"fp8", "modelopt", "compressed-tensors"}));
+  if (codes.shape.size() != scales.shape.size())
+    return Unread(scales, "scales of as many dimensions as their codes");
   const std::uint64_t block_rows = claims_.block ? claims_.block->first : kBlock;
   const std::uint64_t block_columns = claims_.block ? claims_.block->second : kBlock;
   const std::string why = (claims_.block ? config_.file + " says" : "without a configuration") +
@@ -57,7 +58,7 @@ Status Finder::AddFp8Blocks(const Object& codes, const Object& scales, std::stri
 }
 
 Status Finder::AddFp4(const Object& codes, const Object& scales) {
-  if (codes.shape.size() < 2) return Misshapen(codes, {0, 0}, "the scheme");
+  if (codes.shape.size() < 2) return Unread(codes, "codes of two dimensions or more");
   Weight weight = Start(codes.name, "fp4", codes, scales);
   SetNibbles(weight);
   ZT_RETURN_IF_ERROR(CheckMethod(weight, {"fp8"}));
@@ -115,13 +116,17 @@ Status Finder::LookAtScale(const Object& scales, const std::string& module) {
   }
   const Object* const codes = Find(module + ".weight");
   if (codes == nullptr) return Missing(module + ".weight", "whose scales these are");
-  if (Is(*codes, "u8")) return LookAtFp4(scales, *codes, module);
   const bool floats = Is(*codes, "f8_e4m3fn");
-  if (!floats && !Is(*codes, "i8"))
+  if (!floats && !Is(*codes, "i8") && !Is(*codes, "u8"))
     return Mistyped(*codes, "f8_e4m3fn, i8 or u8, of which there are scales");
+  // ComfyUI has other orders of codes and scales, and rotated ones, under the same names.
+  if (method_.empty() && !(floats && IsScale(scales)))
+    return NeedsConfiguration("codes of " + std::string(Name(codes->components[0].element)) +
+                              " with such scales");
+  if (Is(*codes, "u8")) return LookAtFp4(scales, *codes, module);
   if (!IsScale(scales) && !(floats && IsPower(scales)))
     return Mistyped(scales, floats ? "f32, bf16, f16, f8_e8m0 or u8" : "f32, bf16 or f16");
-  if (codes->shape.size() != 2) return Misshapen(*codes, {0, 0}, "the scheme");
+  if (codes->shape.size() != 2) return Unread(*codes, "codes of two dimensions");
   Weight weight = Start(codes->name, floats ? "fp8" : "int8", *codes, scales);
   if (!floats) weight.layout.kind = Codes::kI8;
   if (floats) {
@@ -147,8 +152,8 @@ Status Finder::LookAtScale(const Object& scales, const std::string& module) {
 
 Status Finder::LookAtFp4(const Object& scales, const Object& codes, const std::string& module) {
   if (!Is(codes, "u8")) return Mistyped(codes, "u8 or i32");
-  if (codes.shape.size() != 2 || scales.shape.size() != 2)
-    return Misshapen(scales, {0, 0}, "the scheme");
+  if (codes.shape.size() != 2) return Unread(codes, "codes of two dimensions");
+  if (scales.shape.size() != 2) return Unread(scales, "scales of two dimensions");
   const std::string global = module + ".weight_global_scale", second = module + ".weight_scale_2";
   Weight weight = Start(module + ".weight", "mxfp4", codes, scales);
   SetNibbles(weight);
@@ -180,7 +185,7 @@ Status Finder::LookAtBlocks(const Object& codes, const std::string& name) {
   if (scales == nullptr)
     return method_ == "mxfp4" ? Missing(scales_name, "the scales of these blocks") : OkStatus();
   const Shape& shape = codes.shape;
-  if (shape.size() < 3 || shape.back() != 16) return Misshapen(codes, {0, 0, 0, 16}, "mxfp4");
+  if (shape.size() < 3 || shape.back() != 16) return Unread(codes, "rows of blocks of 16 bytes");
   const Shape wanted(shape.begin(), shape.end() - 1);
   if (scales->shape != wanted) return Misshapen(*scales, wanted, "a scale for each block");
   if (!IsPower(*scales)) return Mistyped(*scales, "u8");

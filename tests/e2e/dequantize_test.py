@@ -464,7 +464,7 @@ class Refused(Base):
             ("deepseek_v4", {"layers.0.attn.wq_b.weight": None}, ["'layers.0.attn.wq_b.weight' is missing, whose scales these are"]),
             ("deepseek_v4", {"layers.0.attn.wq_b.weight": ("BF16", [6, 64], bytes(768))}, ["wq_b.weight' is bf16, not f8_e4m3fn or i8"]),
             ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_blocks": ("I8", [2, 6, 2, 16], bytes(384))}, ["_blocks' is i8, not u8"]),
-            ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_blocks": None}, ["_blocks' is missing, whose scales these are"]),
+            ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_blocks": None}, ["_blocks' is missing, to which this belongs"]),
             ("ct_int8", {"m.weight_scale": ("I64", [6, 1], bytes(48))}, ["is i64, not f32, bf16 or f16"]),
             ("ct_pack4", {"m.weight_shape": ("I64", [2], huge)}, ["'m.weight_shape' says [288230376151711744, 64]"]),
             ("ct_pack4", {"m.weight_scale": None}, ["'m.weight_scale' is missing"]),
@@ -516,6 +516,77 @@ class Refused(Base):
             tensors = {key: value for key, value in (tensors | changes).items() if value is not None}
             with self.subTest(name=name, changes=list(changes)):
                 self.refuse(self.write_model(tensors, config), INVALID, *words)
+
+    def test_what_is_left_of_a_module(self):
+        """Scales, zero points and the like whose codes, or scales, are missing."""
+        for name, gone, left, needs in (
+                ("gptq4", ["m.qweight"], "m.g_idx", "m.qweight"), ("gptq4", ["m.qweight", "m.g_idx"], "m.qzeros", "m.qweight"),
+                ("gptq4", ["m.qweight", "m.qzeros", "m.g_idx"], "m.scales", "m.qweight"), ("awq", ["m.qweight"], "m.qzeros", "m.qweight"),
+                ("ct_pack4", ["m.weight_packed", "m.weight_scale"], "m.weight_shape", "m.weight_packed"),
+                ("ct_int8", ["m.weight", "m.weight_scale"], "m.weight_zero_point", "m.weight_scale"),
+                ("bnb_nf4", ["m.weight", "m.weight.absmax"], "m.weight.quant_map", "m.weight.absmax")):
+            tensors, config = self.pair(name)
+            tensors |= {left: ("I8", [6, 1], bytes(6))} if left.endswith("zero_point") else {}
+            other = {key.replace("m.", "other.", 1): value for key, value in tensors.items()}
+            half = {key: value for key, value in tensors.items() if key not in gone}
+            with self.subTest(name=name, left=left):
+                self.refuse(self.write_model(other | half, config), INVALID, f"tensor '{left}': tensor '{needs}' is missing, to which this belongs")
+
+    def test_what_comfyui_stores(self):
+        """Under ModelOpt's names are codes and scales in other orders, and rotated ones: without a configuration only FP8 is read."""
+        marker = lambda **state: ("U8", [len(json.dumps(state))], json.dumps(state).encode())  # noqa: E731
+        one = ("F32", [], numpy.float32(2).tobytes())
+        fp8 = {"a.weight": ("F8_E4M3", [1, 2], b"\x38\x40"), "a.weight_scale": one}
+        nvfp4 = {"a.weight": ("U8", [128, 32], bytes(4096)), "a.weight_scale": ("F8_E4M3", [128, 4], bytes(512)), "a.weight_scale_2": one}
+        int8 = {"a.weight": ("I8", [1, 256], bytes(256)), "a.weight_scale": ("F32", [1, 1], bytes(4))}
+        mxfp8 = {"a.weight": ("F8_E4M3", [128, 128], bytes(128 * 128)), "a.weight_scale": ("U8", [128, 4], bytes(512))}
+        for tensors, codes in ((nvfp4, "u8"), (int8, "i8"), (mxfp8, "f8_e4m3fn")):
+            self.refuse(self.write_model(tensors, None), INVALID, f"codes of {codes} with such scales need a quantization configuration")
+        self.refuse(self.write_model(nvfp4 | {"a.comfy_quant": marker(format="nvfp4")}, {"quant_method": "modelopt"}), UNSUPPORTED,
+                    "'a.comfy_quant' says format 'nvfp4' of its numbers, and only 'float8_e4m3fn' is read")
+        self.refuse(self.write_model(fp8 | {"a.comfy_quant": marker(format="mxfp8")}, None), UNSUPPORTED, "says format 'mxfp8'")
+        model = self.write_model(fp8 | {"a.comfy_quant": marker(format="float8_e4m3fn", full_precision_matrix_mult=True)}, None)
+        self.good("convert", model, "--dequantize", "f32", "-q", "-f", "-o", "m.zt")
+        found, _ = make_safetensors.read(self.extracted("m.zt") / "model.safetensors")
+        self.assertEqual(found, {"a.weight": ("F32", [1, 2], numpy.array([2, 4], "<f4").tobytes())})
+
+    def test_schemes_that_are_not_read(self):
+        """Is no warning where a configuration says that there is one; --dtype does not convert codes without their scales."""
+        i8, f8, scale = ("I8", [2, 4], bytes(8)), ("F8_E4M3", [2, 4], bytes(8)), ("F32", [2, 1], bytes(8))
+        for parts, config, says in (
+                ({"weight": ("U32", [2, 4], bytes(32)), "scales": scale, "biases": scale}, {"group_size": 64, "bits": 4},
+                 "config.json: its quantization names no method, and no tensor is stored in a form that is read"),
+                ({"weight._data": i8, "weight._scale": scale}, {"quant_method": "quanto"}, "its quantization is 'quanto', and no tensor is stored so"),
+                ({"W_q": ("U8", [2, 4], bytes(8)), "scale": scale, "zero": scale}, {"quant_method": "hqq"}, "'hqq', and no tensor is stored so")):
+            self.refuse(self.write_model({f"m.{name}": part for name, part in parts.items()}, config), USAGE, says)
+        for parts in ({"weight": f8, "scale_weight": scale}, {"weight": f8, "qscale_weight": scale}, {"weight": i8, "weight_scales": scale}):
+            model = self.write_model({f"m.{name}": part for name, part in parts.items()} | {"n": scale}, None)
+            self.refuse(model, USAGE, "tensor 'm.weight': it holds codes of a quantized module, 'm', which --dtype would convert without their scales",
+                        rule=("--dtype", "m.weight=bf16"))
+            self.good("convert", model, "--dtype", "n=bf16", "-q", "-f", "-o", "m.zt")
+            (self.folder / "m.zt").unlink()
+        tensors, config = self.pair("ct_fp8")
+        rotated = {"transform_config": {"config_groups": {"R1": {"type": "hadamard"}}}}
+        self.refuse(self.write_model(tensors, config | rotated), UNSUPPORTED, "config.json: transform_config rotates the weights, which is not read")
+        self.good("convert", self.write_model(tensors, config | {"transform_config": {"config_groups": {}}}), "--dequantize", "bf16", "-q", "-o", "m.zt")
+
+    def test_shapes_that_are_not_read(self):
+        tensors, config = self.pair("ct_int8")
+        wide = {"m.weight": ("I8", [2, 4, 8], bytes(64)), "m.weight_scale": ("F32", [2, 4, 1], bytes(32))}
+        self.refuse(self.write_model(wide, config), UNSUPPORTED, "'m.weight' has shape [2, 4, 8], and only codes of two dimensions are read")
+        blocks = {"m.weight": ("F8_E4M3", [2, 4], bytes(8)), "m.weight_scale_inv": ("F32", [2], bytes(8))}
+        self.refuse(self.write_model(blocks, {"quant_method": "fp8"}), UNSUPPORTED,
+                    "'m.weight_scale_inv' has shape [2], and only scales of as many dimensions as their codes are read")
+
+    def test_kinds_that_say_the_same(self):
+        """A scale a row, and groups as long as a row."""
+        tensors, config = self.pair("ct_pack4")
+        shape = numpy.frombuffer(tensors["m.weight_shape"][2], "<i8")
+        scales = ("F16", [int(shape[0]), 1], bytes(2 * int(shape[0])))
+        tensors = {name: value for name, value in tensors.items() if "zero" not in name and "g_idx" not in name} | {"m.weight_scale": scales}
+        kind = {"num_bits": 4, "type": "int", "symmetric": True}
+        groups = {"a": {"weights": kind | {"strategy": "channel"}}, "b": {"weights": kind | {"strategy": "group", "group_size": int(shape[1])}}}
+        self.good("convert", self.write_model(tensors, config | {"config_groups": groups}), "--dequantize", "f32", "-q", "-o", "m.zt")
 
     def test_blocks_as_the_configuration_has_them(self):
         """Scales that could be those of equal groups are those of the blocks that it names."""
