@@ -45,6 +45,11 @@ Status Finder::AddFp8Blocks(const Object& codes, const Object& scales, std::stri
   if (codes.shape.size() < 2) return Unread(codes, "codes of two dimensions or more");
   Weight weight = Start(codes.name, scheme, codes, scales);
   ZT_RETURN_IF_ERROR(CheckMethod(weight, {"fp8", "modelopt", "compressed-tensors"}));
+  if (!claims_.block && codes.shape.size() == 2 && ElementCount(scales.shape) == 1) {
+    weight.scheme = "fp8";
+    weight.blocks = {codes.shape[0], codes.shape[0], weight.columns, 1, 1};
+    return Add(std::move(weight), ModuleOf(codes.name));
+  }
   if (codes.shape.size() != scales.shape.size())
     return Unread(scales, "scales of as many dimensions as their codes");
   const std::uint64_t block_rows = claims_.block ? claims_.block->first : kBlock;

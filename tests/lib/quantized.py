@@ -105,6 +105,8 @@ def multiply(values, scales):
 # ---- the schemes ------------------------------------------------------------------------------------------------------
 
 def fp8_blocks(rng, plain=False):
+    if not plain and rng.random() < .2:
+        return fp8_whole(rng)
     block = [128, 128] if rng.random() < .5 else [int(rng.integers(1, 40)), int(rng.integers(1, 40))]
     config = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": block, "activation_scheme": "dynamic"}
 
@@ -124,6 +126,17 @@ def fp8_blocks(rng, plain=False):
         tensors[f"{name}.scale" if plain else f"{weight}_scale_inv"] = scales[0]
         return {weight: multiply(E4M3[codes], blocks(scales[1], block, shape))}
     return config, add
+
+
+def fp8_whole(rng):
+    """One scale a tensor, as transformers has it where no size of blocks is configured."""
+    def add(tensors, name):
+        codes, weight = random_bytes(rng, [int(rng.integers(1, 300)), int(rng.integers(1, 300))]), f"{name}.weight"
+        tensors[weight] = tensor("F8_E4M3", codes)
+        tensors[f"{weight}_scale_inv"], scale = stored_floats(rng, [[], [1], [1, 1]][int(rng.integers(3))], str(rng.choice(["F32", "BF16"])))
+        tensors[f"{name}.activation_scale"] = stored_floats(rng, [], "F32")[0]
+        return {weight: multiply(E4M3[codes], scale.reshape(1, 1))}
+    return {"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None}, add
 
 
 def deepseek_v4(rng):
