@@ -65,6 +65,9 @@ class Finder {
     return index ? &tensors_[*index] : nullptr;
   }
   inline std::uint32_t IndexOf(const Object& object) const { return *tensors_.Find(object.name); }
+  inline Status At(const Object& object, const Status& status) const {
+    return AtTensor(tensors_.source(), {IndexOf(object), 0}, status);
+  }
   Status Missing(const std::string& name, std::string_view why) const;
   Status Misshapen(const Object& object, const Shape& wanted, std::string_view why) const;
   Status Mistyped(const Object& object, std::string_view wanted) const;

@@ -78,6 +78,7 @@ struct Configuration {
   std::string file;
   Value::Map content;
   std::string prefix = {};  // it is of tensors whose names begin so: "transformer/"
+  std::string path = {};    // of the file, for errors
 };
 
 // kDataLoss, naming both files, if two configurations of one checkpoint say different methods, bits,

@@ -232,9 +232,10 @@ StatusOr<std::vector<Configuration>> ConfigsFor(TensorSource& source, const Quan
     const auto file = composite::internal::FindString(*kept->AsMap(), "file");
     const Value* content = FindMember(*kept->AsMap(), "content");
     if (file && content != nullptr && content->AsMap() != nullptr)
-      out[0] = {*file, *content->AsMap()};
+      out[0] = {*file, *content->AsMap(), {}, *file};
   }
-  if (!given.file.empty()) out[0] = {given.file, given.content};
+  if (!given.file.empty())
+    out[0] = {given.file, given.content, {}, given.path.empty() ? given.file : given.path};
   std::unordered_map<std::string_view, std::size_t, zt::internal::NameHash> at;  // -> of `out`
   for (const Object& object : source.objects()) {
     if (!IsFile(object)) at.emplace(FolderOf(object.name), kNone);
@@ -260,7 +261,7 @@ StatusOr<std::vector<Configuration>> ConfigsFor(TensorSource& source, const Quan
       }
       Configuration& found = out[place->second];
       if (found.file.empty()) {
-        found = {file.path, **std::move(content), std::string(prefix)};
+        found = {file.path, **std::move(content), std::string(prefix), file.path};
         continue;
       }
       ZT_RETURN_IF_ERROR(named(
@@ -332,7 +333,7 @@ StatusOr<Dequantized> Dequantize(std::unique_ptr<TensorSource> source, const Qua
                                                        "tensor is stored in a form that is read"
                                                      : "its quantization is " + Quote(method) +
                                                            ", and no tensor is stored so"),
-                      given.path.empty() || !config.prefix.empty() ? config.file : given.path);
+                      config.path);
     }
     out.source = std::move(source);
     return out;

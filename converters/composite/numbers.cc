@@ -194,8 +194,8 @@ class WeightNumbers final : public Numbers {
       ZT_RETURN_IF_ERROR(ReadFloats(*table_, 0, needs.layout.values));
       needs.most_code = Largest(needs.layout.values);
       if (!std::isfinite(needs.most_code)) {
-        return InvalidData(TensorContext(source_.objects()[*weight_.value_table].name) +
-                           " has a value that is not finite");
+        return AtTensor(source_, {*weight_.value_table, 0},
+                        InvalidData("it has a value that is not finite"));
       }
     }
     const std::uint64_t first = row / weight_.rows_per_codes * weight_.pitch;
@@ -329,11 +329,12 @@ class WeightNumbers final : public Numbers {
       if (InOrder(from, needs.groups)) needs.groups.clear();
       return OkStatus();
     }
-    return InvalidData(
-        TensorContext(source_.objects()[*weight_.groups].name) + " says group " +
-        std::to_string(static_cast<std::int32_t>(*wrong)) + " of column " +
-        std::to_string(from + static_cast<std::uint64_t>(wrong - needs.groups.begin())) +
-        ", there are " + std::to_string(weight_.blocks.scale_columns));
+    return AtTensor(
+        source_, {*weight_.groups, 0},
+        InvalidData(
+            "it says group " + std::to_string(static_cast<std::int32_t>(*wrong)) + " of column " +
+            std::to_string(from + static_cast<std::uint64_t>(wrong - needs.groups.begin())) +
+            ", there are " + std::to_string(weight_.blocks.scale_columns)));
   }
 
   // True if they are those of columns from `from` on without g_idx.

@@ -33,7 +33,7 @@ bool DeclaresCache(const Value::Map& config) {
 // kDataLoss if a member that says how to read numbers is none of the kind that it must be.
 Status CheckForm(const Configuration& config) {
   const auto wrong = [&](std::string_view key, std::string_view what) {
-    return InvalidData(config.file + ": " + std::string(key) + " is not " + std::string(what));
+    return InvalidData(std::string(key) + " is not " + std::string(what));
   };
   for (const std::string_view key : {"quant_method", "quant_algo", "checkpoint_format", "format"}) {
     const Value* const value = FindMember(config.content, key);
@@ -44,7 +44,7 @@ Status CheckForm(const Configuration& config) {
     const Value* const groups =
         rotations->AsMap() == nullptr ? nullptr : FindMember(*rotations->AsMap(), "config_groups");
     if (groups != nullptr && groups->AsMap() != nullptr && !groups->AsMap()->empty())
-      return Unsupported(config.file + ": transform_config rotates the weights, which is not read");
+      return Unsupported("transform_config rotates the weights, which is not read");
   }
   const Value* const block = FindMember(config.content, "weight_block_size");
   if (block == nullptr || block->is_null()) return OkStatus();
@@ -129,7 +129,7 @@ StatusOr<FoundWeights> Finder::Run() {
     }
   }
   if (!found_.empty()) {
-    ZT_RETURN_IF_ERROR(CheckForm(config_));
+    ZT_RETURN_IF_ERROR(WithFile(CheckForm(config_), config_.path));
     AddCacheScales();
   }
   std::ranges::stable_sort(found_, {}, [](const auto& each) { return each->codes.object; });
@@ -141,19 +141,18 @@ Status Finder::Missing(const std::string& name, std::string_view why) const {
 }
 
 Status Finder::Misshapen(const Object& object, const Shape& wanted, std::string_view why) const {
-  return InvalidData(TensorContext(object.name) + " has shape " + ToString(object.shape) + ", " +
-                     std::string(why) + " needs " + ToString(wanted));
+  return At(object, InvalidData("it has shape " + ToString(object.shape) + ", " + std::string(why) +
+                                " needs " + ToString(wanted)));
 }
 
 Status Finder::Mistyped(const Object& object, std::string_view wanted) const {
-  return InvalidData(TensorContext(object.name) + " is " +
-                     std::string(Name(object.components[0].element)) + ", not " +
-                     std::string(wanted));
+  return At(object, InvalidData("it is " + std::string(Name(object.components[0].element)) +
+                                ", not " + std::string(wanted)));
 }
 
 Status Finder::Unread(const Object& object, std::string_view read) const {
-  return Unsupported(TensorContext(object.name) + " has shape " + ToString(object.shape) +
-                     ", and only " + std::string(read) + " are read");
+  return At(object, Unsupported("it has shape " + ToString(object.shape) + ", and only " +
+                                std::string(read) + " are read"));
 }
 
 Status Finder::NeedsConfiguration(const std::string& codes) {
@@ -253,8 +252,8 @@ Status Finder::TakeMarker(Weight& weight, const Object& marker) {
   ZT_ASSIGN_OR_RETURN(const Value::Map map, ReadState(marker));
   const std::string format = FindString(map, "format").value_or("");
   if (format != "float8_e4m3fn" || weight.scheme != "fp8") {
-    return Unsupported(TensorContext(marker.name) + " says format " + Quote(format) +
-                       " of its numbers, and only 'float8_e4m3fn' is read");
+    return At(marker, Unsupported("it says format " + Quote(format) +
+                                  ", and only 'float8_e4m3fn' of scaled FP8 is read"));
   }
   weight.members.push_back(IndexOf(marker));
   return OkStatus();

@@ -34,7 +34,7 @@ Status Finder::LookAtPacked(const Object& codes, const std::string& module) {
   named.scheme = codes.name.ends_with(".qweight") ? "gptq or awq" : "pack-quantized";
   ZT_RETURN_IF_ERROR(CheckMethod(named, {"gptq", "awq", "compressed-tensors"}));
   if (!declared_->ok())
-    return WithFile(WithCode(declared_->status(), StatusCode::kDataLoss), config_.file);
+    return WithFile(WithCode(declared_->status(), StatusCode::kDataLoss), config_.path);
   const Declared& declared = **declared_;
   if (Anchor(declared.scheme) != codes.name.substr(module.size()))
     return InvalidData("it is no part of " + Quote(method_) + ", which " + config_.file + " says");
@@ -127,12 +127,12 @@ Status Finder::LookAtNf4(const Object& absmax, const std::string& name) {
   const std::int64_t block = FindInteger(map, "blocksize").value_or(0);
   const auto dimensions = shape == nullptr ? std::nullopt : ToShape(*shape);
   if (!dimensions || dimensions->size() > kMaxRank || block <= 0)
-    return InvalidData(TensorContext(state->name) + " does not say a shape and a blocksize");
+    return At(*state, InvalidData("it does not say a shape and a blocksize"));
   const auto count = ElementCount(*dimensions);
   const std::uint64_t bytes = ElementCount(codes->shape).value_or(0);
   if (!count || CeilDiv(*count, 2) != bytes) {
-    return InvalidData(TensorContext(state->name) + " says shape " + ToString(*dimensions) +
-                       ", there are " + std::to_string(bytes) + " bytes of codes");
+    return At(*state, InvalidData("it says shape " + ToString(*dimensions) + ", there are " +
+                                  std::to_string(bytes) + " bytes of codes"));
   }
   weight.bits = 4;
   weight.shape = *dimensions;
@@ -175,14 +175,14 @@ StatusOr<Value::Map> Finder::ReadState(const Object& state) {
   const std::uint64_t bytes = state.components[0].bytes;
   if (!Is(state, "u8")) return Mistyped(state, "u8");
   if (bytes > kMostStateBytes) {
-    return InvalidData(TensorContext(state.name) + " has " + std::to_string(bytes) +
-                       " bytes; a state has at most " + std::to_string(kMostStateBytes));
+    return At(state, InvalidData("it has " + std::to_string(bytes) +
+                                 " bytes; a state has at most " + std::to_string(kMostStateBytes)));
   }
   std::string text(bytes, '\0');
   const ComponentId id{IndexOf(state), 0};
   ZT_RETURN_IF_ERROR(tensors_.source().Read(id, 0, std::as_writable_bytes(std::span(text))));
   auto map = ParseJsonObject(text);
-  if (!map.ok()) return Annotate(map.status(), TensorContext(state.name));
+  if (!map.ok()) return At(state, map.status());
   return map;
 }
 
@@ -213,10 +213,11 @@ Status Finder::LookAtInt8(const Object& scales, const std::string& module) {
     ZT_RETURN_IF_ERROR(tensors_.source().Read({IndexOf(*format), 0}, 0, std::span(&number, 1)));
     const auto which = std::to_integer<std::size_t>(number);
     if (which != 0) {
-      return Unsupported(
-          TensorContext(format->name) + " says format " + std::to_string(which) +
-          (which < std::size(kInt8Formats) ? " (" + std::string(kInt8Formats[which]) + ")" : "") +
-          " of its numbers, and only 0 (row) is read");
+      return At(*format, Unsupported("it says format " + std::to_string(which) +
+                                     (which < std::size(kInt8Formats)
+                                          ? " (" + std::string(kInt8Formats[which]) + ")"
+                                          : "") +
+                                     ", and only 0 (row) is read"));
     }
   }
   return Add(std::move(weight), module);

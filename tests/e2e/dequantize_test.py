@@ -458,12 +458,12 @@ class Refused(Base):
             ("deepseek_v4", {"layers.0.ffn.experts.0.w1.scale": ("F8_E8M0", [6, 3], bytes(18))}, ["needs [6, 2]"]),
             ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_scales": None}, ["_scales' is missing"]),
             ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_scales": ("U8", [2, 6, 1], bytes(12))}, ["needs [2, 6, 2]"]),
-            ("ct_fp8", {"a.weight_scale": ("F32", [3], floats[:12])}, ["'a.weight_scale' has shape [3]"]),
-            ("ct_fp8", {"a.weight_scale": ("U8", [1], b"\x7f")}, ["'a.weight_scale' is u8, not f32"]),
-            ("ct_fp8", {"b.weight_scale": ("U8", [5, 1], bytes(5))}, ["'b.weight_scale' is u8, not f32"]),
+            ("ct_fp8", {"a.weight_scale": ("F32", [3], floats[:12])}, ["tensor 'a.weight_scale': it has shape [3]"]),
+            ("ct_fp8", {"a.weight_scale": ("U8", [1], b"\x7f")}, ["'a.weight_scale': it is u8, not f32"]),
+            ("ct_fp8", {"b.weight_scale": ("U8", [5, 1], bytes(5))}, ["'b.weight_scale': it is u8, not f32"]),
             ("deepseek_v4", {"layers.0.attn.wq_b.weight": None}, ["'layers.0.attn.wq_b.weight' is missing, whose scales these are"]),
-            ("deepseek_v4", {"layers.0.attn.wq_b.weight": ("BF16", [6, 64], bytes(768))}, ["wq_b.weight' is bf16, not f8_e4m3fn or i8"]),
-            ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_blocks": ("I8", [2, 6, 2, 16], bytes(384))}, ["_blocks' is i8, not u8"]),
+            ("deepseek_v4", {"layers.0.attn.wq_b.weight": ("BF16", [6, 64], bytes(768))}, ["wq_b.weight': it is bf16, not f8_e4m3fn or i8"]),
+            ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_blocks": ("I8", [2, 6, 2, 16], bytes(384))}, ["_blocks': it is i8, not u8"]),
             ("gptoss", {"model.layers.0.mlp.experts.gate_up_proj_blocks": None}, ["_blocks' is missing, to which this belongs"]),
             ("ct_int8", {"m.weight_scale": ("I64", [6, 1], bytes(48))}, ["is i64, not f32, bf16 or f16"]),
             ("ct_pack4", {"m.weight_shape": ("I64", [2], huge)}, ["'m.weight_shape' says [288230376151711744, 64]"]),
@@ -474,7 +474,7 @@ class Refused(Base):
             ("gptq4", {"m.qzeros": None}, ["'m.qzeros' is missing"]),
             ("gptq4", {"m.scales": ("F16", [3, 16], bytes(96))}, ["m.qzeros", "[3, 2]"]),
             ("awq", {"m.scales": ("F16", [2, 15], bytes(60))}, ["cannot hold 15 codes"]),
-            ("bnb_int8", {"m.SCB": ("F32", [5], floats[:20])}, ["'m.SCB' has shape [5]", "needs [6]"]),
+            ("bnb_int8", {"m.SCB": ("F32", [5], floats[:20])}, ["'m.SCB': it has shape [5]", "needs [6]"]),
             ("bnb_nf4", {"m.weight.absmax": ("F32", [4], floats[:16])}, ["needs [3]"]),
             ("bnb_nf4", {"m.weight.quant_map": None}, ["'m.weight.quant_map' is missing"]),
             ("bnb_nf4", {"m.weight.quant_state.bitsandbytes__nf4": ("U8", [70000], bytes(70000))}, ["has 70000 bytes"]),
@@ -497,10 +497,10 @@ class Refused(Base):
         tensors, config = self.pair("bnb_int8")
         for number, name in ((1, "1 (col32)"), (2, "2 (col_turing)"), (3, "3 (col_ampere)"), (9, "9")):
             model = self.write_model(tensors | {"m.weight_format": ("U8", [], bytes([number]))}, config)
-            self.refuse(model, UNSUPPORTED, f"'m.weight_format' says format {name} of its numbers, and only 0 (row) is read")
+            self.refuse(model, UNSUPPORTED, f"'m.weight_format': it says format {name}, and only 0 (row) is read")
         # Integers with scales that are not e8m0 are no e2m1.
         tensors = {"m.weight": ("I8", [4, 32], bytes(128)), "m.scale": ("F32", [4, 2], bytes(32))}
-        self.refuse(self.write_model(tensors, {"quant_method": "fp8"}), INVALID, "'m.scale' is f32, not f8_e8m0")
+        self.refuse(self.write_model(tensors, {"quant_method": "fp8"}), INVALID, "'m.scale': it is f32, not f8_e8m0")
         model = self.write_model(tensors, None)
         self.assertEqual(self.run_program("convert", model, "--dequantize", "bf16", "-q", "-o", "m.zt").returncode, 0)
         self.assertEqual(set(make_safetensors.read(self.extracted("m.zt") / "model.safetensors")[0]), set(tensors))
@@ -543,7 +543,7 @@ class Refused(Base):
         for tensors, codes in ((nvfp4, "u8"), (int8, "i8"), (mxfp8, "f8_e4m3fn")):
             self.refuse(self.write_model(tensors, None), INVALID, f"codes of {codes} with such scales need a quantization configuration")
         self.refuse(self.write_model(nvfp4 | {"a.comfy_quant": marker(format="nvfp4")}, {"quant_method": "modelopt"}), UNSUPPORTED,
-                    "'a.comfy_quant' says format 'nvfp4' of its numbers, and only 'float8_e4m3fn' is read")
+                    "tensor 'a.comfy_quant': it says format 'nvfp4', and only 'float8_e4m3fn' of scaled FP8 is read")
         self.refuse(self.write_model(fp8 | {"a.comfy_quant": marker(format="mxfp8")}, None), UNSUPPORTED, "says format 'mxfp8'")
         model = self.write_model(fp8 | {"a.comfy_quant": marker(format="float8_e4m3fn", full_precision_matrix_mult=True)}, None)
         self.good("convert", model, "--dequantize", "f32", "-q", "-f", "-o", "m.zt")
@@ -573,10 +573,10 @@ class Refused(Base):
     def test_shapes_that_are_not_read(self):
         tensors, config = self.pair("ct_int8")
         wide = {"m.weight": ("I8", [2, 4, 8], bytes(64)), "m.weight_scale": ("F32", [2, 4, 1], bytes(32))}
-        self.refuse(self.write_model(wide, config), UNSUPPORTED, "'m.weight' has shape [2, 4, 8], and only codes of two dimensions are read")
+        self.refuse(self.write_model(wide, config), UNSUPPORTED, "'m.weight': it has shape [2, 4, 8], and only codes of two dimensions are read")
         blocks = {"m.weight": ("F8_E4M3", [2, 4], bytes(8)), "m.weight_scale_inv": ("F32", [2], bytes(8))}
         self.refuse(self.write_model(blocks, {"quant_method": "fp8"}), UNSUPPORTED,
-                    "'m.weight_scale_inv' has shape [2], and only scales of as many dimensions as their codes are read")
+                    "'m.weight_scale_inv': it has shape [2], and only scales of as many dimensions as their codes are read")
 
     def test_kinds_that_say_the_same(self):
         """A scale a row, and groups as long as a row."""
@@ -768,7 +768,7 @@ class Refused(Base):
                         self.assertTrue(rule == "inf" or kind == "bf16" or beyond == 0)
         table["m.weight.quant_map"] = "F32", [16], f32(*[numpy.inf] * 16)
         done = self.expect(support.INVALID, "convert", self.write_model(table, config), "--dequantize", "f32", "-f", "-o", "m.zt")
-        self.assertIn("tensor 'm.weight.quant_map' has a value that is not finite", done.stderr.decode())
+        self.assertIn("tensor 'm.weight.quant_map': it has a value that is not finite", done.stderr.decode())
 
     def test_a_pipe(self):
         model = self.write_model(*self.pair("deepseek_fp8"))
