@@ -42,15 +42,21 @@ struct Place {
   const Place* twin = nullptr;
   // Of what a .zt file says of it, and of what twins become; null if nothing asks.
   std::unique_ptr<Hasher> hasher = nullptr, twins = nullptr;
-  std::string digest = {};  // of twins
+  std::string digest = {};                         // of twins
+  std::optional<ContentCheck::Part> content = {};  // if not all bytes are valid
   bool changed = false;
 };
+
+bool HasChanged(const Place& place) {
+  return (place.twin == nullptr ? place : *place.twin).changed;
+}
 
 struct PatchRange {
   Place* place = nullptr;
   ComponentRange old;
   Buffer fresh;
   Octets block;
+  ContentCheck::Found found = {};
 };
 using Batch = BatchOf<PatchRange>;
 
@@ -259,7 +265,8 @@ class Patch {
   }
 
   Status AddTensors(const ApplyOptions& options) {
-    BufferPool pool(MemoryFor(options.memory_bytes, options.threads) / 2);
+    const std::uint64_t memory = MemoryFor(options.memory_bytes, options.threads);
+    BufferPool pool(memory / 2);
     std::uint64_t total = 0;
     for (const Place& place : places_) total += place.bytes;
     RangeOptions how = {.threads = options.threads,
@@ -280,9 +287,13 @@ class Patch {
       return OkStatus();
     };
     const auto compare = [](Batch& batch) {
-      for (PatchRange& range : batch.ranges)
-        range.block = JournalBlock(range.place->file, range.place->offset + range.old.offset,
-                                   range.old.bytes, range.fresh.bytes());
+      for (PatchRange& range : batch.ranges) {
+        const Place& place = *range.place;
+        const std::span<const std::byte> fresh = range.fresh.bytes();
+        range.block =
+            JournalBlock(place.file, place.offset + range.old.offset, range.old.bytes, fresh);
+        if (place.content) range.found = place.content->check->Look(range.old.offset, fresh);
+      }
       return OkStatus();
     };
     const auto add = [&](Batch& batch) -> Status {
@@ -291,6 +302,7 @@ class Patch {
         for (Hasher* const hasher : {place.hasher.get(), place.twins.get()}) {
           if (hasher != nullptr) hasher->Update(range.fresh.bytes());
         }
+        if (place.content) place.content->check->Add(std::move(range.found), range.fresh.bytes());
         if (place.twin != nullptr) continue;
         place.changed = place.changed || !range.block.empty();
         if (place.changed && !place.fixed.ok()) return Named(place, place.fixed);
@@ -304,6 +316,7 @@ class Patch {
                                   how);
     Status added;
     for (Place& place : places_) {
+      place.content = ContentOf(place.old, memory);
       const std::uint64_t step = StepOf(place.fresh);
       const bool ordered = fresh_.sequential(place.fresh) || old_.sequential(place.old) ||
                            old_.sequential(place.base);
@@ -323,7 +336,37 @@ class Patch {
     const auto apart = std::ranges::find_if(places_, [](const Place& each) {
       return each.twin != nullptr && each.twin->digest != each.digest;
     });
-    return apart == places_.end() ? OkStatus() : Apart(*apart);
+    return apart == places_.end() ? CheckContents() : Apart(*apart);
+  }
+
+  std::optional<ContentCheck::Part> ContentOf(ComponentId id, std::uint64_t memory_bytes) const {
+    const Object& object = old_.objects()[id.object];
+    const auto rule = RuleOf(object, id.component, object.components[id.component].bytes);
+    if (!rule) return std::nullopt;
+    const auto check = manifest_ ? std::make_shared<ContentCheck>(manifest_->version, memory_bytes)
+                                 : std::make_shared<ContentCheck>();
+    check->Expect(*rule, object);
+    return ContentCheck::Part{check, *rule};
+  }
+
+  // That no reader refuses what changed.
+  Status CheckContents() const {
+    for (auto place = places_.begin(); place != places_.end();) {
+      const std::uint32_t index = place->old.object;
+      const Object& object = old_.objects()[index];
+      std::vector<ContentCheck::Part> parts;
+      bool changed = false;
+      for (; place != places_.end() && place->old.object == index; ++place) {
+        changed = changed || HasChanged(*place);
+        if (place->content) parts.push_back(*place->content);
+      }
+      Status good;
+      for (auto part = parts.begin(); changed && good.ok() && part != parts.end(); ++part)
+        good = part->check->Check(part->rule, object, CountIndices(object));
+      if (changed && good.ok()) good = ContentCheck::CheckTogether(object, parts);
+      ZT_RETURN_IF_ERROR(WithTensor(good, object.name));
+    }
+    return OkStatus();
   }
 
   // A file of the model in a folder.
@@ -412,7 +455,7 @@ class Patch {
   Status AddManifest() {
     std::set<std::uint64_t> changed;  // blobs
     for (Place& place : places_) {
-      if (!(place.twin == nullptr ? place : *place.twin).changed) continue;
+      if (!HasChanged(place)) continue;
       changed.insert(place.offset);
       if (place.hasher != nullptr) StoredOf(place).digest = place.hasher->Finish();
     }

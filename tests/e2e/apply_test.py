@@ -15,6 +15,7 @@ import numpy
 
 import delta_test
 import make_safetensors
+import make_zt
 import make_zt2
 import support
 from delta_test import encode, next_step, tensors, updated, values
@@ -361,6 +362,23 @@ class Apply(support.EndToEnd):
         delta.write_bytes(data[:at] + b"b" + data[at + 1:])
         self.fail_with(INVALID, "apply", delta, old, says="digest")
         self.assertEqual(contents(old), kept)
+
+    def test_what_no_reader_takes_is_not_written(self):
+        """A delta that others made gives a bool of 3, or two elements of one cell."""
+        old, new = (numpy.zeros(5000, "u1"), numpy.full(5000, 3, "u1"))
+        old, new = (self.put(f"{name}.safetensors", encode({"t": ("U8", [5000], data)})) for name, data in (("old", old), ("new", new)))
+        delta = self.delta(new, old)
+        delta_test.forge(delta, lambda m: m["objects"]["t"]["attributes"]["delta"]["parts"][0].update(dtype="bool"))
+        for form in ("safetensors", "1.2", "2.0"):
+            path = self.in_form("live", form, {"t": ("BOOL", [5000], numpy.zeros(5000, "u1"))})
+            self.refused(delta, path, ("tensor 't'", "element 0 of bool is 3"), INVALID)
+            path.unlink()
+        for name, spec, columns in (("one.zt", "2.0", (1, 2)), ("two.zt", "1.2", (2, 2))):
+            parts = {"values": ("f32", bytes(8)), "indices": ("u64", make_zt2.u64s(*columns)), "indptr": ("u64", make_zt2.u64s(0, 2))}
+            components = {role: {"dtype": dtype, "data": data} for role, (dtype, data) in parts.items()}
+            made = make_zt.encode_1({"s": {"shape": [1, 9], "format": "sparse_csr", "components": components}})
+            self.succeed("convert", self.put("made.zt", made), "-o", self.path(name), "-q", "--spec", spec)
+        self.refused(self.delta(self.path("two.zt"), self.path("one.zt")), self.path("one.zt"), ("tensor 's'", "in its row"), INVALID)
 
     def test_mutated_deltas(self):
         """Of a delta that was changed, nothing is written but the new version."""

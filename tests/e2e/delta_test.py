@@ -91,6 +91,16 @@ def encode(model, ties=None):
                                    ties)
 
 
+def forge(path, change):
+    """Gives the file of 1.2 another manifest."""
+    data = path.read_bytes()
+    begin = len(data) - 16 - int.from_bytes(data[-16:-8], "little")
+    manifest = cbor2.loads(data[begin:-16])
+    change(manifest)
+    encoded = cbor2.dumps(manifest, canonical=True)
+    path.write_bytes(data[:begin] + encoded + len(encoded).to_bytes(8, "little") + data[-8:])
+
+
 class Delta(support.EndToEnd):
 
     def model(self, name, model, ties=None):
@@ -432,15 +442,6 @@ class Delta(support.EndToEnd):
                                          (spec, i, name, at))
         self.assertTrue(whole)
 
-    def forged(self, path, change):
-        """The file of 1.2 with another manifest."""
-        data = path.read_bytes()
-        begin = len(data) - 16 - int.from_bytes(data[-16:-8], "little")
-        manifest = cbor2.loads(data[begin:-16])
-        change(manifest)
-        encoded = cbor2.dumps(manifest, canonical=True)
-        path.write_bytes(data[:begin] + encoded + len(encoded).to_bytes(8, "little") + data[-8:])
-
     def test_forged_manifests(self):
         old, new = self.pair(count=20_000)
         path = self.path("d.zt")
@@ -468,7 +469,7 @@ class Delta(support.EndToEnd):
                 (lambda m: m["objects"]["w"]["attributes"].pop("delta"), "the attribute 'delta' is missing"),
                 (lambda m: m["attributes"].pop("ztstream.delta"), "the file does not say which")):
             self.succeed("convert", new, "--base", old, "-o", path, "-fq")
-            self.forged(path, change)
+            forge(path, change)
             self.fail_with(INVALID, "convert", path, "-o", self.path("out.zt"), "--base", old, says=says)
             self.assertFalse(self.path("out.zt").exists())
             self.assertIn(self.run_program("show", path, "w").returncode, (USAGE, INVALID), says)
