@@ -119,7 +119,9 @@ Claims::Claims(const Configuration& config) : file_(config.file) {
                std::tie(other.bits, other.size, other.type, other.strategy);
       });
       if (!known && groups_.size() <= kMostKinds) groups_.push_back(std::move(kind));
-      if (!block) block = BlockOf(*weights, "block_structure");
+      const auto own = BlockOf(*weights, "block_structure");
+      if (!own) without_blocks = true;
+      if (!block) block = own;
     }
   }
   for (const std::string_view key : {"modules_to_not_convert", "ignore", "ignored_layers",

@@ -116,6 +116,7 @@ class Claims {
   Status CheckGroups(const Weight& weight, std::string_view type) const;
 
   std::optional<std::pair<std::uint64_t, std::uint64_t>> block;  // rows, columns; not 0
+  bool without_blocks = false;  // some kinds of weights in config_groups have none
 
  private:
   struct Group {

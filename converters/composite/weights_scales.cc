@@ -103,8 +103,9 @@ StatusOr<Blocks> Finder::AnyBlocks(const Object& codes, const Object& scales,
   const std::uint64_t rows = codes.shape[0];
   if (ElementCount(scales.shape) == 1) return Blocks{rows, rows, columns, 1, 1};
   if (claims_.block) {
-    return BlocksOf(codes, scales, rows, columns, claims_.block->first, claims_.block->second,
-                    config_.file + "'s size of blocks");
+    auto blocks = BlocksOf(codes, scales, rows, columns, claims_.block->first,
+                           claims_.block->second, config_.file + "'s size of blocks");
+    if (blocks.ok() || !claims_.without_blocks) return blocks;
   }
   if (scales.shape == Shape{rows} || scales.shape == Shape{rows, 1})
     return Blocks{rows, 1, columns, rows, 1};

@@ -578,6 +578,22 @@ class Refused(Base):
         self.refuse(self.write_model(blocks, {"quant_method": "fp8"}), UNSUPPORTED,
                     "'m.weight_scale_inv': it has shape [2], and only scales of as many dimensions as their codes are read")
 
+    def test_kinds_with_blocks_and_without(self):
+        rng = numpy.random.default_rng(2)
+        codes, scales = rng.integers(0, 0x7e, (5, 6)).astype("u1"), rng.random((3, 2), "<f4")
+        blocks = {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [2, 3]}
+        rows = {"num_bits": 8, "type": "float", "strategy": "channel"}
+        tensors = {"a.weight": quantized.tensor("F8_E4M3", codes), "a.weight_scale": quantized.tensor("F32", scales),
+                   "b.weight": quantized.tensor("F8_E4M3", codes), "b.weight_scale": ("F32", [5, 1], numpy.arange(5, dtype="<f4").tobytes())}
+        config = {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": blocks}, "b": {"weights": rows}}}
+        self.good("convert", self.write_model(tensors, config), "--dequantize", "f32", "-q", "-f", "-o", "m.zt")
+        found, _ = make_safetensors.read(self.extracted("m.zt") / "model.safetensors")
+        self.check(found, {"a.weight": quantized.E4M3[codes] * quantized.blocks(scales, [2, 3], codes.shape),
+                           "b.weight": quantized.E4M3[codes] * numpy.arange(5, dtype="<f4")[:, None]}, "f32", "")
+        (self.folder / "m.zt").unlink()
+        config["config_groups"].pop("b")
+        self.refuse(self.write_model(tensors, config), INVALID, "tensor 'b.weight_scale': it has shape [5, 1], config.json's size of blocks needs [3, 2]")
+
     def test_kinds_that_say_the_same(self):
         """A scale a row, and groups as long as a row."""
         tensors, config = self.pair("ct_pack4")
