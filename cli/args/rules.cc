@@ -251,12 +251,13 @@ Status CheckNoCodes(TensorSource& source, const Plan& plan) {
   return OkStatus();
 }
 
-// kInvalidArgument if a plan converts codes of a scheme that nothing here reads.
+// kInvalidArgument if a plan converts f8 codes of a scheme that nothing here reads. Integers are
+// converted only where a pattern names them.
 Status CheckNoOtherCodes(const TensorSource& source, const Plan& plan) {
   const auto converted = [&](const PlannedObject& planned) {
     const ComponentId id = planned.components[0].source;
     return planned.components[0].transform != nullptr &&
-           !IsFloat(source.objects()[id.object].components[0].element.dtype);
+           source.objects()[id.object].components[0].element.type.str().starts_with("f8");
   };
   if (std::ranges::none_of(plan.objects, converted)) return OkStatus();
   std::vector<const Object*> objects;

@@ -559,10 +559,10 @@ class Refused(Base):
                 ({"weight._data": i8, "weight._scale": scale}, {"quant_method": "quanto"}, "its quantization is 'quanto', and no tensor is stored so"),
                 ({"W_q": ("U8", [2, 4], bytes(8)), "scale": scale, "zero": scale}, {"quant_method": "hqq"}, "'hqq', and no tensor is stored so")):
             self.refuse(self.write_model({f"m.{name}": part for name, part in parts.items()}, config), USAGE, says)
-        for parts in ({"weight": f8, "scale_weight": scale}, {"weight": f8, "qscale_weight": scale}, {"weight": i8, "weight_scales": scale}):
+        for parts in ({"weight": f8, "scale_weight": scale}, {"weight": f8, "qscale_weight": scale}):
             model = self.write_model({f"m.{name}": part for name, part in parts.items()} | {"n": scale}, None)
             self.refuse(model, USAGE, "tensor 'm.weight': it holds codes of a quantized module, 'm', which --dtype would convert without their scales",
-                        rule=("--dtype", "m.weight=bf16"))
+                        rule=("--dtype", "bf16"))
             self.good("convert", model, "--dtype", "n=bf16", "-q", "-f", "-o", "m.zt")
             (self.folder / "m.zt").unlink()
         tensors, config = self.pair("ct_fp8")
