@@ -2,6 +2,7 @@
 module;
 
 #include "core/huge_pages.h"
+#include "core/status_macros.h"
 
 module zt.capi;
 
@@ -14,6 +15,8 @@ namespace {
 constexpr std::uint64_t kSubRange = 4 << 20;
 // Reading this much takes less time than starting a thread.
 constexpr std::uint64_t kSmall = 1 << 20;
+// Fewer bytes are no run of their own.
+constexpr std::uint64_t kLeastRun = 64 << 10;
 constexpr auto kBeat = std::chrono::milliseconds(50);
 
 // A part of a range that one thread reads.
@@ -51,66 +54,6 @@ void Cut(const Input& input, std::span<const Range> ranges, std::vector<SubRange
     }
   }
 }
-
-// Gives subranges to threads, in order, and returns the error of the first that failed.
-class Work {
- public:
-  Work(const Input& input, std::span<const Range> ranges, std::span<const SubRange> subranges,
-       Watch& watch, const RangeStep& step)
-      : input_(input), ranges_(ranges), subranges_(subranges), watch_(watch), step_(step) {}
-
-  void Run() {
-    for (std::size_t i = next_++; i < subranges_.size(); i = next_++) {
-      const Status status = watch_.cancelled ? CancelledStatus() : Do(subranges_[i]);
-      if (!status.ok()) return Fail(i, status);
-      watch_.done += subranges_[i].bytes;
-    }
-  }
-  Status status() {
-    const std::lock_guard lock(mutex_);
-    return status_;
-  }
-
- private:
-  Status Do(const SubRange& subrange) {
-    const Range& range = ranges_[subrange.range];
-    try {
-      const auto out = range.out.subspan(subrange.offset, subrange.bytes);
-      const std::uint64_t offset = range.offset + subrange.offset;
-      return input_.Read(range.id, offset, out, step_);
-    } catch (const std::bad_alloc&) {
-      return OutOfMemory();
-    } catch (...) {
-      return ExceptionAsStatus();
-    }
-  }
-  void Fail(std::size_t subrange, const Status& status) {
-    next_ = subranges_.size();
-    const std::lock_guard lock(mutex_);
-    if (status_.ok() || subrange < failed_) {
-      failed_ = subrange;
-      status_ = status;
-    }
-  }
-
-  const Input& input_;
-  std::span<const Range> ranges_;
-  std::span<const SubRange> subranges_;
-  Watch& watch_;
-  const RangeStep& step_;
-  std::atomic<std::size_t> next_ = 0;
-  std::mutex mutex_;
-  std::size_t failed_ = 0;
-  Status status_;
-};
-
-// Joins the threads even if an exception is thrown.
-struct Workers {
-  std::vector<std::thread> threads;
-  ~Workers() {
-    for (std::thread& each : threads) each.join();
-  }
-};
 
 }  // namespace
 
@@ -163,21 +106,31 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
   }
   watch.total = bytes;
   input.WillRead(whole);
-  std::size_t workers = threads == 0 ? UsableThreads() : std::min(threads, kMaxThreads);
-  workers = std::min({workers, subranges.size(), static_cast<std::size_t>(bytes / kSmall + 1)});
-  if (!input.source().seekable()) workers = 1;
-  Work work(input, ranges, subranges, watch, step);
-  {
-    Workers others;
-    try {
-      for (std::size_t i = 1; i < workers; ++i)
-        others.threads.emplace_back([&work] { work.Run(); });
-    } catch (const std::system_error&) {
-      // There are no more threads: the existing ones do the work.
-    }
-    work.Run();
+  const std::uint64_t worth = input.source().seekable() ? bytes / kSmall + 1 : 1;
+  const NumberedOptions options{
+      .threads = worth == 1     ? 1
+                 : threads == 0 ? UsableThreads()
+                                : threads,
+      .most = static_cast<unsigned>(std::min<std::uint64_t>(worth, kMaxThreads))};
+  std::vector<std::size_t> runs = {0};  // the first subrange of each: small ones share a run
+  std::uint64_t held = 0;
+  for (std::size_t i = 0; i < subranges.size(); ++i) {
+    held += subranges[i].bytes;
+    if (held < kLeastRun && i + 1 < subranges.size()) continue;
+    runs.push_back(i + 1);
+    held = 0;
   }
-  return work.status();
+  return RunNumbered(runs.size() - 1, options, [&](std::uint64_t run, const Share&) -> Status {
+    for (std::size_t i = runs[run]; i < runs[run + 1]; ++i) {
+      if (watch.cancelled) return CancelledStatus();
+      const auto [index, offset, size] = subranges[i];
+      const Range& range = ranges[index];
+      ZT_RETURN_IF_ERROR(
+          input.Read(range.id, range.offset + offset, range.out.subspan(offset, size), step));
+      watch.done += size;
+    }
+    return OkStatus();
+  });
 }
 
 Status UpdateMany(const Input& input, std::span<const Range> ranges, unsigned threads,
