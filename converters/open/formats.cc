@@ -149,9 +149,10 @@ StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
   // PlanSafetensorsFile made a text of it.
   std::optional<Value> record;
   if (attribute != nullptr && attribute->AsString() != nullptr) {
-    auto json = ParseJsonObject(*attribute->AsString());
-    if (!json.ok()) return Annotate(json.status(), "root attribute 'gguf'");
-    record = FromJson(*std::move(json));
+    const auto json = ParseJsonObject(*attribute->AsString());
+    auto held = json.ok() ? FromJson(Value(*json)) : json.status();
+    if (!held.ok()) return Annotate(held.status(), "root attribute 'gguf'");
+    record = *std::move(held);
   }
   ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanGguf(source, selected, record ? &*record : nullptr));
   if (attribute == nullptr) {

@@ -3,6 +3,8 @@ module;
 
 #include <utf8proc.h>
 
+#include "core/status_macros.h"
+
 module zt.text;
 
 import zt.std;
@@ -208,17 +210,23 @@ void AppendJson(const Value::Map& map, std::string& out, std::size_t most) {
 
 namespace {
 
-// What {"$bytes": ...} or {"$double": ...} stands for.
-std::optional<Value> Wrapped(const Value::Map& map) {
+// What {"$bytes": ...} or {"$double": ...} stands for; nullopt for other maps.
+StatusOr<std::optional<Value>> Wrapped(const Value::Map& map) {
   const std::string* const text = map.size() == 1 ? map[0].second.AsString() : nullptr;
   if (text == nullptr) return std::nullopt;
-  if (map[0].first == "$double") return Value(std::strtod(text->c_str(), nullptr));
-  if (map[0].first != "$bytes" || text->size() % 2 != 0) return std::nullopt;
+  if (map[0].first == "$double") {
+    if (*text != "nan" && *text != "inf" && *text != "-inf")
+      return InvalidArgument("$double is not nan, inf or -inf");
+    return Value(std::strtod(text->c_str(), nullptr));
+  }
+  if (map[0].first != "$bytes") return std::nullopt;
+  const Status wrong = InvalidArgument("$bytes is not hexadecimal");
+  if (text->size() % 2 != 0) return wrong;
   std::vector<std::byte> bytes;
   for (std::size_t i = 0; i < text->size(); i += 2) {
     unsigned byte = 0;
     const char* const end = text->data() + i + 2;
-    if (std::from_chars(text->data() + i, end, byte, 16).ptr != end) return std::nullopt;
+    if (std::from_chars(text->data() + i, end, byte, 16).ptr != end) return wrong;
     bytes.push_back(static_cast<std::byte>(byte));
   }
   return Value(std::move(bytes));
@@ -226,24 +234,29 @@ std::optional<Value> Wrapped(const Value::Map& map) {
 
 }  // namespace
 
-Value FromJson(const Value& json) {
+StatusOr<Value> FromJson(const Value& json) {
   if (const Value::Array* const array = json.AsArray()) {
     Value::Array out;
-    for (const Value& each : *array) out.push_back(FromJson(each));
-    return out;
+    for (const Value& each : *array) {
+      ZT_ASSIGN_OR_RETURN(Value value, FromJson(each));
+      out.push_back(std::move(value));
+    }
+    return Value(std::move(out));
   }
   const Value::Map* const map = json.AsMap();
   if (map == nullptr) return json;
-  if (auto wrapped = Wrapped(*map)) return *std::move(wrapped);
+  ZT_ASSIGN_OR_RETURN(auto wrapped, Wrapped(*map));
+  if (wrapped) return *std::move(wrapped);
   Value::Map out;
   for (const auto& [key, value] : *map) {
     // Of what only looks like one AppendJson has added a '$'.
     const std::string bare = key.substr(std::min(key.find_first_not_of('$'), key.size()));
     const bool more =
         map->size() == 1 && key.starts_with("$$") && (bare == "bytes" || bare == "double");
-    out.emplace_back(more ? key.substr(1) : key, FromJson(value));
+    ZT_ASSIGN_OR_RETURN(Value inner, FromJson(value));
+    out.emplace_back(more ? key.substr(1) : key, std::move(inner));
   }
-  return out;
+  return Value(std::move(out));
 }
 
 }  // namespace zt

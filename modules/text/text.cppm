@@ -34,8 +34,9 @@ std::string HumanBytes(std::uint64_t bytes);
 void AppendJson(const Value& value, std::string& out, std::size_t most = std::string::npos);
 // The same for attributes.
 void AppendJson(const Value::Map& map, std::string& out, std::size_t most = std::string::npos);
-// The value of which AppendJson made this JSON: the inverse.
-Value FromJson(const Value& json);
+// The value of which AppendJson made this JSON: the inverse. kInvalidArgument if one of those objects
+// has a text that is not hexadecimal, or no such number.
+StatusOr<Value> FromJson(const Value& json);
 // JSON text in which all that Printable escapes is escaped.
 std::string EscapeUnseen(std::string_view json);
 
