@@ -1,6 +1,5 @@
 // zt.capi — the C++ side of the C interface: inputs of all formats with one interface, reads by
-// many threads, mappings, attributes as JSON, and sources and sinks that call functions of the
-// caller. No C type crosses into it.
+// many threads, mappings, attributes as JSON. No C type crosses into it.
 export module zt.capi;
 
 import zt.std;
@@ -202,23 +201,10 @@ class Mappings {
 // A hint that a component will be read soon, or not again, for its source and the kernel.
 void Advise(const ComponentView& component, bool needed);
 
-// ---- attributes, and bytes of a caller ----------------------------------------------------------
+// ---- attributes ---------------------------------------------------------------------------------
 
 // Parses a JSON object to attributes, the inverse of AppendJson. kInvalidArgument if it
 // is invalid.
 StatusOr<Value::Map> ParseAttributes(std::string_view json);
-
-// A source that calls a function, which returns 0 or an error number.
-std::shared_ptr<ByteSource> CalledBytes(
-    std::string name, std::uint64_t bytes,
-    std::function<int(std::uint64_t offset, std::span<std::byte> out)> read);
-// A source that keeps `kept` alive.
-std::shared_ptr<ByteSource> Keeping(std::shared_ptr<ByteSource> bytes, std::shared_ptr<void> kept);
-// A sink that calls functions, none of which may be empty; `append` and `finish` return 0 or an
-// error number.
-std::unique_ptr<Sink> CalledSink(std::string name,
-                                 std::function<int(std::span<const std::byte>)> append,
-                                 std::function<int(std::uint64_t total)> finish,
-                                 std::function<void()> abort);
 
 }  // namespace zt::capi

@@ -191,6 +191,31 @@ std::shared_ptr<void> Released(void (*release)(void* user), void* user) {
           }};
 }
 
+// The source of a caller, whose functions return 0 or an error number.
+class CalledBytes final : public zt::ByteSource {
+ public:
+  CalledBytes(const zts_source& source, std::shared_ptr<void> kept)
+      : kept_(std::move(kept)),
+        source_(source),
+        name_(source.name == nullptr ? "source" : source.name) {}
+  const std::string& name() const override { return name_; }
+  std::optional<std::uint64_t> size() const override { return source_.bytes; }
+  bool sequential() const override { return false; }
+  zt::Status ReadAt(std::uint64_t offset, std::span<std::byte> out) override {
+    if (offset > source_.bytes || out.size() > source_.bytes - offset) {
+      return zt::InvalidData("it ends at byte " + std::to_string(source_.bytes));
+    }
+    if (out.empty()) return zt::OkStatus();
+    const int error = source_.read_at(offset, out.data(), out.size(), source_.user);
+    return error == 0 ? zt::OkStatus() : zt::IoError(error, "cannot read");
+  }
+
+ private:
+  const std::shared_ptr<void> kept_;
+  const zts_source source_;
+  const std::string name_;
+};
+
 // Maps a component that can be mapped by `map`, which returns its bytes.
 template <typename Map>
 zts_status MapBy(const zts_reader* reader, std::size_t object, std::size_t component, void** data,
@@ -277,9 +302,6 @@ void zts_reader_options_init(zts_reader_options* options, std::size_t size) {
 }
 
 zts_status zts_reader_open(const char* path, const zts_reader_options* options, zts_reader** out) {
-  if (out == nullptr) return Null("reader");
-  *out = nullptr;
-  if (path == nullptr) return Null("path");
   return zts_reader_open_all(&path, 1, options, out);
 }
 
@@ -314,7 +336,8 @@ zts_status zts_reader_open_memory(const void* data, std::uint64_t bytes, const c
     const char* const called = name == nullptr ? "memory" : name;
     return OpenBy(called, options, out, [&](const zt::capi::OpenOptions& args) {
       const std::span all(static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes));
-      return zt::capi::OpenBytes(zt::capi::Keeping(zt::MemoryBytes(all, called), kept), args,
+      const auto held = zt::MemoryBytes(all, called);
+      return zt::capi::OpenBytes({held.get(), [held, kept](const zt::ByteSource*) {}}, args,
                                  args.numbers);
     });
   });
@@ -327,9 +350,8 @@ zts_status zts_reader_open_fd(int fd, const char* name, const zts_reader_options
   const std::string called = name == nullptr ? "descriptor" : name;
   return OpenBy(called, options, out,
                 [&](const zt::capi::OpenOptions& args) -> zt::StatusOr<std::unique_ptr<Input>> {
-                  auto bytes = zt::OpenDescriptor(fd, called);
-                  if (!bytes.ok()) return bytes.status();
-                  return zt::capi::OpenBytes(*std::move(bytes), args, args.numbers);
+                  ZT_ASSIGN_OR_RETURN(auto bytes, zt::OpenDescriptor(fd, called));
+                  return zt::capi::OpenBytes(std::move(bytes), args, args.numbers);
                 });
 }
 
@@ -345,14 +367,9 @@ zts_status zts_reader_open_source(const zts_source* given, const zts_reader_opti
     const std::shared_ptr<void> kept = Released(source.release, source.user);
     if (out == nullptr) return Null("reader");
     if (source.read_at == nullptr) return Null("read_at");
-    const std::string called = source.name == nullptr ? "source" : source.name;
-    return OpenBy(called, options, out, [&](const zt::capi::OpenOptions& args) {
-      auto bytes = zt::capi::CalledBytes(
-          called, source.bytes,
-          [read = source.read_at, user = source.user](std::uint64_t at, std::span<std::byte> to) {
-            return read(at, to.data(), to.size(), user);
-          });
-      return zt::capi::OpenBytes(zt::capi::Keeping(std::move(bytes), kept), args, args.numbers);
+    auto bytes = std::make_shared<CalledBytes>(source, kept);
+    return OpenBy(bytes->name(), options, out, [&](const zt::capi::OpenOptions& args) {
+      return zt::capi::OpenBytes(bytes, args, args.numbers);
     });
   });
 }
@@ -492,8 +509,7 @@ zts_status zts_reader_read(const zts_reader* reader, std::size_t object, std::si
   return Guard([&] {
     if (const zts_status there = Check(reader, object, component); there != ZTS_OK) return there;
     const std::span<std::byte> span(static_cast<std::byte*>(out), static_cast<std::size_t>(bytes));
-    const zt::ComponentId id = Id(object, component);
-    return Report(reader->input->Read(id, offset, span));
+    return Report(reader->input->Read(Id(object, component), offset, span));
   });
 }
 

@@ -235,6 +235,42 @@ zts_status Set(zts_writer* writer, const char* key, T value) {
   });
 }
 
+// The sink of a caller, whose functions return 0 or an error number.
+class CalledSink final : public zt::Sink {
+ public:
+  explicit CalledSink(const zts_sink& sink)
+      : sink_(sink), name_(sink.name == nullptr ? "sink" : sink.name) {}
+  ~CalledSink() override { CalledSink::Abort(); }
+  CalledSink(const CalledSink&) = delete;
+  CalledSink& operator=(const CalledSink&) = delete;
+  const std::string& name() const override { return name_; }
+  zt::Status Append(zt::Pieces pieces) override {
+    for (const std::span<const std::byte> piece : pieces) {
+      if (piece.empty()) continue;
+      const int error = sink_.append(piece.data(), piece.size(), sink_.user);
+      if (error != 0) return zt::IoError(error, "cannot write");
+    }
+    return zt::OkStatus();
+  }
+  zt::Status Finish(std::uint64_t total) override {
+    const int error = sink_.finish == nullptr ? 0 : sink_.finish(total, sink_.user);
+    if (error == 0) {
+      ended_ = true;
+      return zt::OkStatus();
+    }
+    Abort();
+    return zt::IoError(error, "cannot finish");
+  }
+  void Abort() override {
+    if (!std::exchange(ended_, true) && sink_.abort != nullptr) sink_.abort(sink_.user);
+  }
+
+ private:
+  const zts_sink sink_;
+  const std::string name_;
+  bool ended_ = false;
+};
+
 zt::Status NoneBegun() { return zt::FailedPrecondition("no tensor was begun"); }
 
 }  // namespace
@@ -297,20 +333,10 @@ zts_status zts_writer_open_sink(const zts_sink* given, const zts_writer_options*
     return zt::capi::Fail(ZTS_INVALID_ARGUMENT, "zts_sink.size is not set");
   }
   if (sink.append == nullptr) return Null("append");
-  const char* const called = sink.name == nullptr ? "sink" : sink.name;
-  return OpenBy(called, options, out, [&](const zts_writer_options&) {
-    return zt::StatusOr<std::unique_ptr<zt::Sink>>(zt::capi::CalledSink(
-        called,
-        [sink](std::span<const std::byte> bytes) {
-          return sink.append(bytes.data(), bytes.size(), sink.user);
-        },
-        [sink](std::uint64_t total) {
-          return sink.finish == nullptr ? 0 : sink.finish(total, sink.user);
-        },
-        [sink] {
-          if (sink.abort != nullptr) sink.abort(sink.user);
-        }));
-  });
+  return OpenBy(sink.name == nullptr ? "sink" : sink.name, options, out,
+                [&](const zts_writer_options&) -> zt::StatusOr<std::unique_ptr<zt::Sink>> {
+                  return std::make_unique<CalledSink>(sink);
+                });
 }
 
 void zts_writer_free(zts_writer* writer) {
