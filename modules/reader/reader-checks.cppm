@@ -38,9 +38,6 @@ VerifyProblem ProblemOf(const Status& status, std::string_view object, std::stri
 Status CheckCanonical(const Reader& reader, std::uint64_t unreferenced_bytes,
                       std::vector<VerifyProblem>& wrong);
 
-// Equal for components with the same stored bytes, decoded in the same way.
-InlinedVector<std::uint64_t, 16> KeyOf(const StoredComponent& component);
-
 inline constexpr std::size_t kIndexBytes = 8;
 // Reads whole elements of a stored component as u64. `offset` counts bytes of the widened elements.
 // kDataLoss for a negative index.

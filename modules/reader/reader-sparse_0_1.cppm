@@ -52,7 +52,9 @@ class Sparse01Checker {
   StatusOr<FoundParts> Look(std::uint32_t index, const Sparse01Object& mixed) const;
 
   const Reader& reader_;
-  std::map<InlinedVector<std::uint64_t, 16>, StatusOr<FoundParts>> looks_;
+  // The blob, the width of its values, the rank, and of sparse_csr the rows.
+  using Key = std::tuple<ContentKey, std::size_t, std::size_t, std::optional<std::uint64_t>>;
+  std::map<Key, StatusOr<FoundParts>> looks_;
 };
 
 }  // namespace zt::reader::internal

@@ -14,23 +14,7 @@ import zt.format;
 import zt.source;
 
 namespace zt::reader::internal {
-InlinedVector<std::uint64_t, 16> KeyOf(const StoredComponent& c) {
-  const CodecParameters& with = c.parameters;
-  return {c.shard,
-          c.offset,
-          c.length,
-          c.decoded_bytes,
-          static_cast<std::uint64_t>(c.encoding),
-          with.frame_content,
-          with.group,
-          with.width,
-          with.rotate,
-          ByteWidth(c.element.dtype)};
-}
-
 namespace {
-
-using BytesKey = InlinedVector<std::uint64_t, 16>;
 
 // Indices that were read.
 struct ReadIndices {
@@ -51,22 +35,22 @@ struct IndexChecker::State {
         if (c.role == "indptr") pointers = c.decoded_bytes / ByteWidth(c.element.dtype);
       }
       for (const StoredComponent& c : object.components) {
-        if (c.role == "indices") rows[KeyOf(c)] = std::max(rows[KeyOf(c)], pointers);
+        if (c.role == "indices") rows[ContentKey(c)] = std::max(rows[ContentKey(c)], pointers);
       }
     }
   }
 
   const Reader& reader;
   const std::uint64_t memory_bytes;
-  std::map<BytesKey, std::uint64_t> rows;  // the most row pointers of an object with these indices
-  Recent<BytesKey, const ReadIndices> known;
+  std::map<ContentKey, std::uint64_t>
+      rows;  // the most row pointers of an object with these indices
+  Recent<std::pair<ContentKey, DataRule>, const ReadIndices> known;
 
   // Reads the indices, unless another object has the same.
   std::shared_ptr<const ReadIndices> Indices(ComponentId id, const Object& declared,
                                              const DataRule& rule) {
-    BytesKey key = KeyOf(reader.component(id));
-    const auto most = rows.find(key);
-    key.insert(key.end(), {static_cast<std::uint64_t>(rule.kind), rule.dimensions, rule.csr});
+    const std::pair key(ContentKey(reader.component(id)), rule);
+    const auto most = rows.find(key.first);
     if (auto found = known.Find(key)) return found;
     auto indices = std::make_shared<ReadIndices>();
     indices->check = std::make_shared<ContentCheck>(reader.manifest().version, memory_bytes);

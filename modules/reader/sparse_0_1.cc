@@ -256,11 +256,11 @@ StatusOr<Sparse01Checker::FoundParts> Sparse01Checker::Look(std::uint32_t index,
 Status Sparse01Checker::Check(std::uint32_t index) {
   ZT_ASSIGN_OR_RETURN(const Sparse01Object mixed, TakeApart(reader_, index));
   const Object& object = mixed.object;
-  InlinedVector<std::uint64_t, 16> key = KeyOf(reader_.component({index, 0}));
-  key.push_back(object.shape.size());
-  if (object.format == "sparse_csr") key.push_back(object.shape[0]);
+  const StoredComponent& stored = reader_.component({index, 0});
+  const Key key(ContentKey(stored), ByteWidth(stored.element.dtype), object.shape.size(),
+                object.format == "sparse_csr" ? std::optional(object.shape[0]) : std::nullopt);
   auto look = looks_.find(key);
-  if (look == looks_.end()) look = looks_.emplace(std::move(key), Look(index, mixed)).first;
+  if (look == looks_.end()) look = looks_.emplace(key, Look(index, mixed)).first;
   ZT_RETURN_IF_ERROR(look->second.status());
   for (const auto& [c, found] : *look->second) {
     ZT_RETURN_IF_ERROR(
