@@ -19,29 +19,16 @@ namespace {
 using safetensors::internal::DTypeRow;
 using safetensors::internal::kDTypes;
 
+// Text as JSON. Few names need escapes.
 void AppendJson(std::string_view text, std::string& out) {
-  static constexpr std::string_view kHex = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (code < 0x20) {
-      static constexpr std::string_view kShort = "btn_fr";  // 8 to 13; 11 has no short form
-      if (code >= 8 && code <= 13 && code != 11) {
-        out += '\\';
-        out += kShort[code - 8];
-      } else {
-        out += "\\u00";
-        out += kHex[code >> 4];
-        out += kHex[code & 15];
-      }
-    } else {
-      out += c;
-    }
+  const bool plain =
+      std::ranges::none_of(text, [](unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; });
+  if (plain) {
+    ((out += '"') += text) += '"';
+  } else {
+    using Json = nlohmann::ordered_json;
+    out += Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  out += '"';
 }
 
 // The shape for the header: for packed types in elements, not bytes.

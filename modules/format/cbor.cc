@@ -166,7 +166,7 @@ Item Reader::Fail(std::string_view what) {
   return {};
 }
 
-Item Reader::NextRaw() {
+Item Reader::Next() {
   if (!error_.empty()) return {};
   if (const std::size_t size = SimpleBytes(bytes_.subspan(position_)); size > 0) {
     position_ += size;
@@ -185,8 +185,6 @@ Item Reader::NextRaw() {
   return event.item;
 }
 
-Item Reader::Next() { return NextRaw(); }
-
 Item Reader::JoinChunks(Kind kind) {
   std::string joined;
   for (;;) {
@@ -202,7 +200,7 @@ Item Reader::JoinChunks(Kind kind) {
       if (head >> 5 != major || (head & 31) == 31)
         return Fail("a CBOR string's chunk is malformed");
     }
-    const Item chunk = NextRaw();
+    const Item chunk = Next();
     if (chunk.kind == Kind::kError) return {};
     joined += chunk.text;
   }
@@ -226,7 +224,7 @@ bool Reader::More(Container& container) {
   return true;
 }
 
-bool Reader::Skip(std::size_t depth) { return SkipItem(NextRaw(), depth); }
+bool Reader::Skip(std::size_t depth) { return SkipItem(Next(), depth); }
 
 bool Reader::SkipItem(const Item& item, std::size_t depth) {
   switch (item.kind) {
@@ -252,8 +250,12 @@ bool Reader::SkipItem(const Item& item, std::size_t depth) {
   }
 }
 
-std::size_t TextHead(std::size_t size) {
-  return 1 + (size < 24 ? 0 : size <= 0xff ? 1 : size <= 0xffff ? 2 : size <= 0xffffffff ? 4 : 8);
+std::size_t HeadBytes(std::uint64_t value) {
+  return 1 + (value < 24            ? 0
+              : value <= 0xff       ? 1
+              : value <= 0xffff     ? 2
+              : value <= 0xffffffff ? 4
+                                    : 8);
 }
 
 void AppendLongUint(Buffer& out, std::uint64_t value) {

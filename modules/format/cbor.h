@@ -70,7 +70,6 @@ class Reader {
   inline const std::string& error() const { return error_; }
 
  private:
-  Item NextRaw();
   Item JoinChunks(Kind kind);
   Item Fail(std::string_view what);
   bool SkipItem(const Item& item, std::size_t depth);
@@ -81,8 +80,8 @@ class Reader {
   std::string error_;
 };
 
-// Size of the head of a text of `size` bytes.
-std::size_t TextHead(std::size_t size);
+// Size of the shortest head for `value`: a number, or the size of a text.
+std::size_t HeadBytes(std::uint64_t value);
 
 inline Container Open(const Item& item) { return {item.value, item.indefinite}; }
 

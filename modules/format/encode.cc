@@ -78,7 +78,7 @@ StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object) const
   EncodedEntry entry = {.name_bytes = object.name.size()};
   ZT_RETURN_IF_ERROR(
       dialect.AppendEntry(object, shards_, &bytes, &entry.name, &entry.attribute_values));
-  entry.name += cbor::TextHead(object.name.size());
+  entry.name += cbor::HeadBytes(object.name.size());
   entry.bytes.assign(bytes.begin(), bytes.end());
   return entry;
 }
@@ -218,7 +218,7 @@ StatusOr<EncodedManifest> ManifestEncoder::Finish(const Value::Map& attributes) 
       append(bytes);
     } else {  // the object's entry with another name
       const auto [name, name_bytes] = PlaceOfName(entry);
-      append(bytes.first(name - cbor::TextHead(name_bytes)));
+      append(bytes.first(name - cbor::HeadBytes(name_bytes)));
       Bytes text;
       cbor::AppendText(text, NameOf(line));
       append_own(text);

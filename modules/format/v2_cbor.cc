@@ -17,14 +17,6 @@ namespace cbor = format_cbor;
 
 constexpr std::string_view kSection = "3.1";
 
-// Size of the shortest head for `value`.
-std::size_t HeadBytes(std::uint64_t value) {
-  if (value < 24) return 1;
-  if (value <= 0xff) return 2;
-  if (value <= 0xffff) return 3;
-  return value <= 0xffffffff ? 5 : 9;
-}
-
 class Walker {
  public:
   explicit Walker(std::span<const std::byte> bytes) : bytes_(bytes), reader_(bytes) {}
@@ -87,7 +79,7 @@ class Walker {
   // Checks that the item from `at` to here has the shortest head for `value` before `content`
   // bytes.
   Status CheckHead(std::uint64_t value, std::size_t content, std::size_t at) const {
-    if (reader_.position() - at == HeadBytes(value) + content) return OkStatus();
+    if (reader_.position() - at == cbor::HeadBytes(value) + content) return OkStatus();
     return Wrong("a CBOR head that is longer than needed", at);
   }
 
