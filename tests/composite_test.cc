@@ -3,40 +3,15 @@
 #include "testing.h"
 
 import zt.convert.composite;
-import zt.convert.safetensors;
 import zt.core;
 import zt.source;
 
 namespace zt {
 namespace {
 
-std::unique_ptr<TensorSource> Open(const std::string& name) {
-  auto bytes = Must(OpenFile(std::string(ZT_TEST_DATA) + "/" + name + "/model.safetensors"));
-  auto source = Must(OpenSafetensors(bytes));
-  source->SetFile(name);
-  return source;
-}
-
 QuantConfig ConfigOf(const std::string& name) {
   const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/" + name};
   return Must(FindQuantConfig(inputs));
-}
-
-std::vector<std::byte> ReadAll(TensorSource& source, ComponentId id) {
-  std::vector<std::byte> bytes(source.objects()[id.object].components[id.component].bytes);
-  EXPECT_OK(source.Read(id, 0, bytes));
-  return bytes;
-}
-
-const Object* FindObject(const TensorSource& source, const std::string& name) {
-  for (const Object& object : source.objects()) {
-    if (object.name == name) return &object;
-  }
-  return nullptr;
-}
-
-std::uint32_t IndexOf(const TensorSource& source, const Object* object) {
-  return static_cast<std::uint32_t>(object - source.objects().data());
 }
 
 TEST(FindQuantConfig, KeepsTheContentInItsOrder) {
@@ -49,61 +24,12 @@ TEST(FindQuantConfig, KeepsTheContentInItsOrder) {
                                         {"sym", false}}));
 }
 
-TEST(FindQuantConfig, LooksBesideAFile) {
-  const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/awq/model.safetensors"};
-  const auto config = Must(FindQuantConfig(inputs));
-  EXPECT_EQ(*FindMember(config.content, "quant_method"), Value("awq"));
-}
-
 TEST(FindQuantConfig, InputsThatDisagree) {
   const std::vector<std::string> inputs = {std::string(ZT_TEST_DATA) + "/gptq",
                                            std::string(ZT_TEST_DATA) + "/awq"};
   ASSERT_THAT(FindQuantConfig(inputs),
               Fails(StatusCode::kDataLoss, HasSubstr("differs from that of another input")));
 }
-
-TEST(FindQuantConfig, NoneIsNoError) {
-  const std::vector<std::string> inputs = {"-", std::string(ZT_TEST_DATA) + "/npy"};
-  const auto config = Must(FindQuantConfig(inputs));
-  EXPECT_EQ(config.file, "");
-}
-
-class RoundTrip : public ::testing::TestWithParam<std::string> {};
-
-TEST_P(RoundTrip, GroupThenUngroupIsTheSame) {
-  const auto original = Open(GetParam());
-  auto grouped = Must(GroupQuantized(Open(GetParam()), ConfigOf(GetParam())));
-  EXPECT_EQ(grouped->objects().size(), 2U);
-  EXPECT_THAT(grouped->warnings(), ElementsAre());
-  const Object* group = FindObject(*grouped, "model.layers.0.q_proj");
-  ASSERT_NE(group, nullptr);
-  EXPECT_EQ(group->format, "quantized_group");
-  EXPECT_EQ(group->shape, (Shape{128, 64}));
-  EXPECT_OK(ValidateObject(*group));
-  EXPECT_NE(FindMember(grouped->attributes(), kQuantConfigAttribute), nullptr);
-
-  auto back = Must(Ungroup(std::move(grouped)));
-  EXPECT_EQ(back->attributes(), original->attributes());
-  ASSERT_EQ(back->objects().size(), original->objects().size());
-  for (const Object& wanted : original->objects()) {
-    const Object* got = FindObject(*back, wanted.name);
-    ASSERT_NE(got, nullptr) << wanted.name;
-    EXPECT_EQ(got->format, "dense");
-    EXPECT_EQ(got->shape, wanted.shape);
-    EXPECT_EQ(got->attributes, wanted.attributes);
-    EXPECT_EQ(got->components[0].role, "data");
-    EXPECT_EQ(got->components[0].element, wanted.components[0].element);
-    const ComponentId there{IndexOf(*back, got), 0}, here{IndexOf(*original, &wanted), 0};
-    EXPECT_EQ(ReadAll(*back, there), ReadAll(*original, here)) << wanted.name;
-    EXPECT_EQ(back->extent(there)->offset, original->extent(here)->offset);
-    EXPECT_EQ(back->file(there), GetParam());
-    EXPECT_FALSE(back->sequential(there));
-  }
-  EXPECT_TRUE(back->seekable());
-  EXPECT_OK(back->Finish());
-}
-
-INSTANTIATE_TEST_SUITE_P(Schemes, RoundTrip, ::testing::Values("gptq", "awq"));
 
 // Tensors of zeros, in memory.
 class Zeros {

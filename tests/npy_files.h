@@ -6,11 +6,6 @@
 
 namespace zt_test {
 
-inline const nlohmann::json& Expected() {
-  static const nlohmann::json expected = ReadJson("npy/expected.json");
-  return expected;
-}
-
 template <typename T>
 std::string Raw(const std::vector<T>& native) {
   const std::vector<T> values = zt::Little(native);

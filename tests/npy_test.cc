@@ -45,54 +45,6 @@ Failure Fail(std::string_view file, InputOptions options = {}) {
     EXPECT_EQ(failure.message, "tensor 'x': " expected_message); \
   } while (false)
 
-TEST(Npy, FixturesGiveTheirBytes) {
-  int files = 0;
-  for (const auto& [path, tensors] : Expected().items()) {
-    if (!path.starts_with("npy/")) continue;
-    ++files;
-    const std::string name = tensors.begin().key();
-    const nlohmann::json& tensor = tensors.begin().value();
-    for (const std::uint64_t limit :
-         {std::uint64_t{1}, std::uint64_t{64}, std::uint64_t{1} << 20}) {
-      auto bytes = OpenFile(DataPath(path));
-      ASSERT_OK(bytes) << path;
-      auto source = Must(OpenNpy(*bytes, name, {.memory_limit = limit}));
-      EXPECT_EQ(source->format(), "npy");
-      ASSERT_EQ(source->objects().size(), 1u);
-      const Object& object = source->objects()[0];
-      EXPECT_EQ(object.name, name);
-      EXPECT_EQ(object.shape, tensor["shape"].get<Shape>());
-      EXPECT_EQ(Name(object.components[0].element), tensor["dtype"].get<std::string>());
-      EXPECT_EQ(object.components[0].bytes, tensor["bytes"].get<std::uint64_t>());
-      for (const std::size_t piece : {1u, 3u, 16u, 1u << 20}) {
-        const auto content = Must(ReadAll(*source, {}, piece));
-        EXPECT_EQ(Sha256(content), tensor["sha256"].get<std::string>()) << path << " " << piece;
-      }
-      EXPECT_OK(source->Finish());
-    }
-  }
-  EXPECT_EQ(files, 14);
-}
-
-TEST(Npy, FixturesThatAreNoTensorsAreRefusedByName) {
-  const std::vector<std::pair<std::string, std::string>> reasons = {
-      {"datetime", "date and time arrays (dtype '<M8[s]') are not supported; view them as int64"},
-      {"longdouble",
-       "long double (dtype '<f16') differs from machine to machine; save it as float64"},
-      {"object",
-       "object arrays (dtype '|O') are pickles, which run code when they are loaded; save "
-       "numbers"},
-      {"structured", "structured arrays are not supported; save each field as an array"},
-      {"unicode", "string arrays (dtype '<U1') are not supported"}};
-  for (const auto& [name, reason] : reasons) {
-    const std::string file = ReadFile(DataPath("npy-reject/" + name + ".npy"));
-    ASSERT_FALSE(file.empty());
-    const Failure failure = Fail(file);
-    EXPECT_EQ(failure.code, StatusCode::kUnimplemented);
-    EXPECT_EQ(failure.message, "tensor 'x': " + reason);
-  }
-}
-
 TEST(Npy, EveryNumericType) {
   const std::vector<std::pair<std::string, std::string>> types = {
       {"|b1", "bool"}, {"b1", "bool"}, {"|u1", "u8"},        {"<u1", "u8"},

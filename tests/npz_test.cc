@@ -58,43 +58,6 @@ StatusOr<std::string> ReadAll(TensorSource& source, ComponentId id,
 
 const std::string kFour = Npy("<f4", "(2,)", "abcdefgh");
 
-TEST(Npz, FixturesGiveTheirBytes) {
-  for (const std::string path : {"npz/stored.npz", "npz/deflated.npz"}) {
-    const auto& expected = Expected()[path];
-    for (const std::size_t piece : {7u, 64u, 1u << 20}) {
-      auto bytes = Must(OpenFile(DataPath(path)));
-      auto source = Must(OpenNpz(bytes, "stem"));
-      EXPECT_EQ(source->format(), "npz");
-      EXPECT_THAT(source->warnings(), IsEmpty());
-      ASSERT_EQ(source->objects().size(), expected.size());
-      EXPECT_EQ(source->objects()[0].name, "layer.weight");  // as they lie in the file
-      EXPECT_EQ(source->objects()[3].name, "step");
-      for (std::uint32_t i = 0; i < expected.size(); ++i) {
-        const Object& object = source->objects()[i];
-        const auto& tensor = expected[object.name];
-        EXPECT_EQ(object.shape, tensor["shape"].get<Shape>());
-        EXPECT_EQ(Name(object.components[0].element), tensor["dtype"].get<std::string>());
-        EXPECT_EQ(source->sequential({i, 0}), path == "npz/deflated.npz");
-        const auto content = Must(ReadAll(*source, {i, 0}, piece));
-        EXPECT_EQ(Sha256(content), tensor["sha256"].get<std::string>()) << object.name;
-      }
-      EXPECT_OK(source->Finish());
-    }
-  }
-}
-
-TEST(Npz, NumpysZip64) {
-  auto source = Must(OpenNpz(*OpenFile(DataPath("npz/zip64.npz")), "stem"));
-  ASSERT_EQ(source->objects().size(), 2u);
-  std::string weight, bias;
-  for (int i = 0; i < 12; ++i) {
-    weight += Le(std::bit_cast<std::uint32_t>(static_cast<float>(i)), 4);
-  }
-  for (int i = 0; i < 5; ++i) bias += Le(i, 8);
-  EXPECT_EQ(*ReadAll(*source, {0, 0}), weight);
-  EXPECT_EQ(*ReadAll(*source, {1, 0}), bias);
-}
-
 TEST(Npz, Zip64WhereverItCanBe) {
   for (const bool deflate : {false, true}) {
     const std::string archive =
@@ -398,54 +361,6 @@ std::vector<Entry> Compressed(std::string_view format, const std::vector<std::in
           Named("format", Npy("|S3", "()", format), deflate),
           Named("shape", Indices(shape), deflate),
           Named("data", Vector("|u1", values.size(), values), deflate)};
-}
-
-TEST(Scipy, FixturesGiveTheirBytes) {
-  for (const std::string name : {"csr", "csc", "coo"}) {
-    const std::string path = "scipy/" + name + ".npz";
-    const auto& expected = Expected()[path];
-    for (const std::uint64_t limit : {std::uint64_t{2400}, std::uint64_t{1} << 26}) {
-      auto source = Must(OpenNpz(*OpenFile(DataPath(path)), "matrix", {.memory_limit = limit}));
-      EXPECT_THAT(source->warnings(), IsEmpty());
-      ASSERT_EQ(source->objects().size(), 1u);
-      const Object& object = source->objects()[0];
-      EXPECT_EQ(object.name, "matrix");
-      EXPECT_EQ(object.shape, (Shape{40, 30}));
-      EXPECT_OK(ValidateObject(object));
-      std::vector<std::string> parts;
-      for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-        parts.push_back(*ReadAll(*source, {0, c}, 100));
-        EXPECT_EQ(parts.back(), *ReadAll(*source, {0, c}));
-      }
-      EXPECT_OK(source->Finish());
-      std::vector<float> dense(1200);
-      const auto at = [](const std::string& part, std::uint64_t i) {
-        std::uint64_t value;
-        std::memcpy(&value, part.data() + i * 8, 8);
-        return Little(value);
-      };
-      std::vector<float> values(parts[0].size() / 4);
-      std::memcpy(values.data(), parts[0].data(), parts[0].size());
-      values = Little(values);
-      if (name == "coo") {
-        EXPECT_EQ(object.format, "sparse_coo");
-        for (std::size_t i = 0; i < 120; ++i) {
-          dense[at(parts[1], i) * 30 + at(parts[1], 120 + i)] += values[i];
-        }
-      } else {
-        EXPECT_EQ(object.format, "sparse_csr");
-        EXPECT_EQ(Sha256(parts[0]), expected["csr.values"]["sha256"].get<std::string>());
-        EXPECT_EQ(Sha256(parts[1]), expected["csr.indices_u64"]["sha256"].get<std::string>());
-        EXPECT_EQ(Sha256(parts[2]), expected["csr.indptr_u64"]["sha256"].get<std::string>());
-        for (std::size_t row = 0; row < 40; ++row) {
-          for (auto i = at(parts[2], row); i < at(parts[2], row + 1); ++i) {
-            dense[row * 30 + at(parts[1], i)] += values[i];
-          }
-        }
-      }
-      EXPECT_EQ(Sha256(Raw(dense)), expected["dense_equivalent"]["sha256"].get<std::string>());
-    }
-  }
 }
 
 TEST(Scipy, UnsortedRowsAreSortedAndDuplicatesStay) {

@@ -14,11 +14,11 @@ EXPECTED = json.loads((DATA / "npy/expected.json").read_text())
 
 # numpy's types that are no tensors: what the program says of each.
 REFUSED = {
-    "datetime": "date and time arrays",
-    "longdouble": "long double",
-    "object": "object arrays (dtype '|O') are pickles",
-    "structured": "structured arrays",
-    "unicode": "string arrays",
+    "datetime": "date and time arrays (dtype '<M8[s]') are not supported; view them as int64",
+    "longdouble": "long double (dtype '<f16') differs from machine to machine; save it as float64",
+    "object": "object arrays (dtype '|O') are pickles, which run code when they are loaded; save numbers",
+    "structured": "structured arrays are not supported; save each field as an array",
+    "unicode": "string arrays (dtype '<U1') are not supported",
 }
 
 
