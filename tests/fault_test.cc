@@ -186,7 +186,7 @@ std::vector<Way> AllWays(unsigned threads) {
 
 Status Convert(const Way& way, Faults& in, Faults& out, std::vector<std::byte>& file,
                Outcome& outcome) {
-  file.assign(1 << 20, std::byte{0});
+  file.assign(2 << 20, std::byte{0});
   FaultySource source(way.direct, in);
   auto plan = Must(MakePlan(source, {.spec = way.spec, .storage = way.storage}));
   WriterOptions options = {.spec = way.spec,
@@ -203,9 +203,22 @@ Status Convert(const Way& way, Faults& in, Faults& out, std::vector<std::byte>& 
     }
   }
   const Status added = writer->AddSource(source, plan);
+  // Goes on after errors, as a careless caller would.
+  static const std::vector<std::byte> data(1000);
+  (void)writer->Add("small", {data.size()}, {DType::kU8}, data);
+  (void)writer->AddAlias("tied", "small");
+  auto object = writer->Begin(
+      {.name = "streamed", .shape = {2 * data.size()}, .components = {{"data", {DType::kU8}}}});
+  if (object.ok()) {
+    for (int i = 0; i < 2; ++i) (void)(*object)->Append(data);
+    (void)(*object)->Finish();
+  }
+  (void)writer->Flush();
   const Status finished = writer->Finish();
   if (!added.ok()) EXPECT_EQ(added, finished) << "the first error is the one that stays";
-  if (!finished.ok()) EXPECT_EQ(writer->Flush(), finished);
+  if (finished.ok()) return finished;
+  EXPECT_EQ(writer->Flush(), finished);
+  EXPECT_EQ(writer->Add("more", {0}, {DType::kU8}, {}), finished);
   return finished;
 }
 

@@ -67,35 +67,6 @@ Status UseEverything(Writer& writer) {
   return writer.Finish();
 }
 
-TEST(FailingSink, AtEveryCallGivesOneErrorAndNoOutput) {
-  for (const bool place : {false, true}) {
-    for (const unsigned threads : {1U, 4U}) {
-      auto counts = std::make_shared<FaultySink::Counts>();
-      {
-        auto writer =
-            Writer::Create(std::make_unique<FaultySink>(0, place, counts), {.threads = threads});
-        ASSERT_OK(UseEverything(**writer));
-      }
-      EXPECT_EQ(counts->finished, 1);
-      const int calls = counts->calls;
-      EXPECT_GT(calls, 6);
-      for (int fail_at = 1; fail_at <= calls; ++fail_at) {
-        counts = std::make_shared<FaultySink::Counts>();
-        auto writer = Writer::Create(std::make_unique<FaultySink>(fail_at, place, counts),
-                                     {.threads = threads});
-        const Status status = UseEverything(**writer);
-        EXPECT_EQ(status.code(), StatusCode::kUnavailable) << fail_at;
-        const std::string message(Why(status));
-        EXPECT_THAT(message, ::testing::MatchesRegex("disk: (tensor '[a-z]+': )?no space"));
-        EXPECT_EQ(counts->finished, 0) << fail_at;
-        EXPECT_EQ(counts->aborted, 1) << fail_at;
-        EXPECT_EQ(Why((*writer)->Flush()), message);
-        EXPECT_EQ(Why((*writer)->Add("more", {0}, U8(), {})), message);
-      }
-    }
-  }
-}
-
 // One call that must fail with `code` and `message`, after which there is no output and
 // every call says so.
 void Refuses(StatusCode code, const std::string& message,
@@ -455,17 +426,7 @@ TEST(Sources, AreFinishedByTheWriter) {
   }
 }
 
-TEST(Sources, WhatTheyThrowNamesTensorAndFile) {
-  OddSource source(100);
-  source.throws = true;
-  const auto plan = Must(MakePlan(source, {}));
-  Bytes file;
-  auto writer = Writer::Create(MemorySink(file));
-  (void)(*writer)->AddSource(source, plan);
-  EXPECT_THAT((*writer)->Finish(), Fails(StatusCode::kInternal, "odd.bin: tensor 't': thrown"));
-}
-
-TEST(Sources, WhatTheyThrowWhileEqualContentsAreSoughtNamesThemToo) {
+TEST(Sources, WhatTheyThrowWhileEqualContentsAreSoughtNamesTensorAndFile) {
   OddSource source(100, true);
   source.throws = true;
   auto plan = Must(MakePlan(source, {.spec = SpecVersion::k2_0}));
