@@ -50,19 +50,6 @@ Tensor Dense(std::string name, Bytes bytes, Compression compression,
   return tensor;
 }
 
-Tensor Csr(std::vector<Bytes> components) {
-  Tensor tensor;
-  tensor.object = {"m",
-                   "sparse_csr",
-                   {2, 5},
-                   {},
-                   {{"values", {DType::kU8, ""}, components[0].size()},
-                    {"indices", {DType::kU64, ""}, components[1].size()},
-                    {"indptr", {DType::kU64, ""}, components[2].size()}}};
-  tensor.components = std::move(components);
-  return tensor;
-}
-
 StatusOr<std::unique_ptr<Reader>> Open(const Bytes& file) {
   return Reader::Open(MemoryBytes(file, "memory"));
 }
@@ -84,13 +71,6 @@ VerifyReport Check(const Bytes& file, unsigned threads = 1) {
   auto reader = Must(Open(file));
   auto report = Must(Verify(*reader, Options(threads)));
   return report;
-}
-
-// The end of a string, so that literals can be found in a file.
-std::size_t Find(const Bytes& file, std::string_view text) {
-  const auto at = std::search(file.begin(), file.end(), BytesOf(text).begin(), BytesOf(text).end());
-  EXPECT_NE(at, file.end()) << text;
-  return static_cast<std::size_t>(at - file.begin());
 }
 
 TEST(Reader, EveryRangeOverFrames) {
@@ -225,67 +205,6 @@ TEST(Verify, CountsWhatItChecked) {
     EXPECT_EQ(report.digests, 3u);
     EXPECT_EQ(report.decoded_bytes, 13500u);
   }
-}
-
-TEST(Verify, NamesWhatIsWrong) {
-  const Bytes content = Sample(4500);
-  Bytes file =
-      Write({Dense("a", content, Compression::kAlways), Dense("b", content, Compression::kNone)});
-  const auto reader = *Open(file);
-  file[reader->component({0, 0}).offset + 20] ^= std::byte{1};
-  file[reader->component({1, 0}).offset + 20] ^= std::byte{1};
-  for (const unsigned threads : {1u, 2u, 3u}) {
-    std::set<std::string> objects;
-    for (const VerifyProblem& problem : Check(file, threads).problems)
-      objects.insert(problem.object);
-    EXPECT_EQ(objects, (std::set<std::string>{"a", "b"}));
-  }
-}
-
-TEST(Verify, ContentsThatTheirTypeForbids) {
-  // A writer would refuse them: they are written as bytes of no meaning, which another
-  // manifest then gives one.
-  const auto problem = [](const Tensor& tensor) {
-    Tensor copy = tensor;
-    copy.storage.digest = DigestKind::kNone;
-    copy.object.format = "x.y/1";
-    for (Component& each : copy.object.components) each.element = {DType::kU8, ""};
-    const Bytes file = Write({copy});
-    Manifest manifest = (*Open(file))->manifest();
-    manifest.objects[0].format = tensor.object.format;
-    for (StoredComponent& each : manifest.objects[0].components) {
-      for (const Component& was : tensor.object.components) {
-        if (was.role == each.role) each.element = was.element;
-      }
-    }
-    const VerifyReport report = Check(Rewrite(file, manifest));
-    return report.problems.empty() ? std::string() : report.problems[0].message;
-  };
-  const Bytes bools = {std::byte{1}, std::byte{0}, std::byte{2}};
-  EXPECT_EQ(problem(Dense("a", bools, Compression::kNone, DigestKind::kNone, DType::kBool)),
-            "element 2 of bool is 2, neither 0 nor 1");
-  EXPECT_EQ(problem(Dense("a", bools, Compression::kAlways, DigestKind::kNone, DType::kBool)),
-            "element 2 of bool is 2, neither 0 nor 1");
-  EXPECT_EQ(problem(Csr({Sample(3), Words({0, 4, 1}), Words({0, 2, 3})})), "");
-  EXPECT_THAT(problem(Csr({Sample(3), Words({0, 5, 1}), Words({0, 2, 3})})),
-              HasSubstr("index 1 is 5, beyond the dimension of 5"));
-  EXPECT_THAT(problem(Csr({Sample(3), Words({0, 4, 1}), Words({1, 2, 3})})),
-              HasSubstr("row pointer 0 is 1, not 0"));
-  EXPECT_THAT(problem(Csr({Sample(3), Words({0, 4, 1}), Words({0, 4, 3})})),
-              HasSubstr("row pointer 2 is 3, less than the one before"));
-  EXPECT_THAT(problem(Csr({Sample(3), Words({0, 4, 1}), Words({0, 2, 2})})),
-              HasSubstr("the last row pointer is 2, there are 3 indices"));
-}
-
-TEST(Verify, AnUnknownAlgorithmIsReportedNotTrusted) {
-  Bytes file = Write({Dense("a", Sample(100), Compression::kNone)});
-  file[Find(file, "crc32c:0x")] = std::byte{'k'};
-  const VerifyReport report = Check(file);
-  EXPECT_THAT(report.problems, IsEmpty());
-  EXPECT_EQ(report.digests, 0u);
-  ASSERT_EQ(report.unverified.size(), 1u);
-  EXPECT_THAT(report.unverified[0].message, HasSubstr("krc32c"));
-  EXPECT_EQ(report.unhashed, 1u);
 }
 
 // Fails from a given read on.

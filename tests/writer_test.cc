@@ -123,22 +123,6 @@ TEST(Golden, NoTensor) {
                           "1.2.0\x18\0\0\0\0\0\0\0ZTEN1000"sv));
 }
 
-TEST(Layout, BlobsAreAlignedAndTheGapsZero) {
-  Bytes file;
-  const auto writer = MakeWriter(file);
-  const Bytes data = Noise(70);
-  for (const char* name : {"a", "b", "c"}) ASSERT_OK(writer->Add(name, {70}, U8(), data));
-  ASSERT_OK(writer->Finish());
-  const Manifest manifest = Parse(file);
-  EXPECT_EQ(ComponentOf(manifest, "a").offset, 64U);
-  EXPECT_EQ(ComponentOf(manifest, "b").offset, 192U);
-  EXPECT_EQ(ComponentOf(manifest, "c").offset, 320U);
-  for (const std::size_t begin : {134U, 262U}) {
-    for (std::size_t i = begin; i < begin + 58; ++i) EXPECT_EQ(file[i], std::byte{0}) << i;
-  }
-  EXPECT_EQ(Stored(file, ComponentOf(manifest, "c")), data);
-}
-
 // A file of large and small, dense and sparse, raw and compressed, planned and streamed objects.
 Bytes Everything(unsigned threads, std::uint64_t memory) {
   const Bytes ramp = Ramp(11 * kMiB + 6), noise = Noise(5 * kMiB + 2);
@@ -218,133 +202,6 @@ TEST(Bytes, AreTheSameWhetherStreamedOrNot) {
   }
 }
 
-// ---- reading ------------------------------------------------------------------------------------
-
-// Tensors in memory that are served by Read alone; those whose names begin with "ordered" must
-// be read in order.
-class ServedSource final : public TensorSource {
- public:
-  void Add(std::string name, Bytes bytes, ElementType element) {
-    auto object = DenseObject(std::move(name), {bytes.size() / ByteWidth(element.dtype)}, element);
-    objects_.push_back(*std::move(object));
-    bytes_.push_back(std::move(bytes));
-  }
-  std::string_view format() const override { return "served"; }
-  bool sequential(ComponentId id) const override {
-    return objects_[id.object].name.starts_with("ordered");
-  }
-  Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-    std::copy_n(bytes_[id.object].data() + offset, out.size(), out.data());
-    return OkStatus();
-  }
-
- private:
-  std::vector<Bytes> bytes_;
-};
-
-// Overwrites all small buffers of the pool, so that a read through a stale pointer to a returned
-// buffer shows.
-class SpoilStage final : public Stage {
- public:
-  Status Process(Chunk& chunk) override {
-    for (std::size_t size = 4096; size <= 65536; size += 4096) {
-      const Buffer buffer = chunk.pool->Take(size);
-      std::ranges::fill(buffer.bytes(), std::byte{0xee});
-    }
-    return OkStatus();
-  }
-};
-
-// A batch holds components that are read in order and others. What becomes of one of them leaves
-// the others alone.
-TEST(Reading, ComponentsReadInOrderAndOthersShareABatch) {
-  ServedSource source;
-  source.Add("ordered.a", Noise(4000, 1), {DType::kF32});
-  source.Add("b", Noise(4000, 2), {DType::kI32});
-  source.Add("ordered.c", Noise(4000, 3), {DType::kI32});
-  source.Add("d", Ramp(4000), {DType::kF32});
-  source.Add("ordered.e", Ramp(4000), {DType::kF32});
-  auto plan =
-      Must(MakePlan(source, {.storage = {Compression::kIfGain, DigestKind::kSha256},
-                             .on_overflow = OnOverflow::kInf,
-                             .convert = [](const Object& object) -> std::optional<ElementType> {
-                               if (object.components[0].element.dtype == DType::kF32)
-                                 return ElementType{DType::kBF16};
-                               return std::nullopt;
-                             }}));
-  for (const unsigned threads : {1U, 3U}) {
-    Bytes file;
-    const auto writer =
-        MakeWriter(file, {.threads = threads, .stages = {std::make_shared<SpoilStage>()}});
-    ASSERT_OK(writer->AddSource(source, plan));
-    ASSERT_OK(writer->Finish());
-    const Manifest manifest = Parse(file);
-    EXPECT_EQ(Decoded(file, ComponentOf(manifest, "b")), Noise(4000, 2));
-    EXPECT_EQ(Decoded(file, ComponentOf(manifest, "ordered.c")), Noise(4000, 3));
-  }
-}
-
-// A source gives some bytes as a view and their neighbours as extents; they lie one after another.
-TEST(Reading, ViewsBetweenExtents) {
-  class Mixed final : public TensorSource {
-   public:
-    Mixed() : data_(Noise(64 * 100)), bytes_(MemoryBytes(data_, "mixed")) {
-      for (int i = 0; i < 64; ++i) {
-        objects_.push_back(*DenseObject("t" + std::to_string(i), {100}, U8()));
-      }
-    }
-    std::string_view format() const override { return "mixed"; }
-    Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) override {
-      return bytes_->ReadAt(id.object * 100 + offset, out);
-    }
-    std::optional<Extent> extent(ComponentId id) const override {
-      return Extent{bytes_.get(), id.object * std::uint64_t{100}, 100};
-    }
-    std::optional<std::span<const std::byte>> View(ComponentId id) const override {
-      if (id.object % 3 != 1) return std::nullopt;
-      return std::span(data_).subspan(id.object * std::size_t{100}, 100);
-    }
-
-   private:
-    Bytes data_;
-    std::shared_ptr<ByteSource> bytes_;
-  } source;
-  const auto plan = Must(MakePlan(source, {}));
-  Bytes file;
-  const auto writer = MakeWriter(file, {.threads = 2});
-  ASSERT_OK(writer->AddSource(source, plan));
-  ASSERT_OK(writer->Finish());
-  const Manifest manifest = Parse(file);
-  const Bytes data = Noise(64 * 100);
-  for (int i = 0; i < 64; ++i) {
-    EXPECT_EQ(Decoded(file, ComponentOf(manifest, "t" + std::to_string(i))),
-              Bytes(data.begin() + i * 100, data.begin() + i * 100 + 100));
-  }
-}
-
-// Digests that need order: several components at once, each in its order.
-TEST(Digests, OfManyLargeComponentsAtOnce) {
-  for (const DigestKind kind : {DigestKind::kSha256, DigestKind::kXxh3}) {
-    std::vector<Bytes> data;
-    for (int i = 0; i < 8; ++i) data.push_back(Noise(kMiB + 1000 * static_cast<std::size_t>(i), 7));
-    Bytes file;
-    WriterOptions options = {.threads = 4};
-    options.storage.digest = kind;
-    const auto writer = MakeWriter(file, options);
-    for (std::size_t i = 0; i < data.size(); ++i) {
-      ASSERT_OK(writer->Add("t" + std::to_string(i), {data[i].size()}, U8(), data[i]));
-      ASSERT_OK(writer->Add("s" + std::to_string(i), {5}, U8(), std::span(data[i]).first(5)));
-    }
-    ASSERT_OK(writer->Finish());
-    const Manifest manifest = Parse(file);
-    for (std::size_t i = 0; i < data.size(); ++i) {
-      const auto hasher = MakeHasher(kind);
-      hasher->Update(data[i]);
-      EXPECT_EQ(ComponentOf(manifest, "t" + std::to_string(i)).digest, hasher->Finish());
-    }
-  }
-}
-
 // ---- encoding, digests, aliases -----------------------------------------------------------------
 
 TEST(Compression, IsKeptOnlyWhereItGains) {
@@ -393,47 +250,6 @@ TEST(Compression, EmptyComponents) {
       EXPECT_EQ(component.digest, Crc32cText(Crc32c(Stored(file, component))));
     }
   }
-}
-
-TEST(Digests, AreOverTheStoredBytes) {
-  const Bytes data = Ramp(9 * kMiB);
-  for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
-    Bytes file;
-    const auto writer = MakeWriter(file, {.threads = 3});
-    const DigestKind kinds[] = {DigestKind::kCrc32c, DigestKind::kSha256, DigestKind::kXxh3,
-                                DigestKind::kNone};
-    for (const DigestKind kind : kinds) {
-      Object object = {
-          .name = std::string(Name(kind)), .shape = {data.size()}, .components = {{"data", U8()}}};
-      ASSERT_OK(writer->Add(object, {data}, {{compression, kind}}));
-    }
-    ASSERT_OK(writer->Finish());
-    const Manifest manifest = Parse(file);
-    for (const DigestKind kind : kinds) {
-      const StoredComponent& component = ComponentOf(manifest, Name(kind));
-      if (kind == DigestKind::kNone) {
-        EXPECT_EQ(component.digest, "");
-        continue;
-      }
-      const auto hasher = MakeHasher(kind);
-      hasher->Update(Stored(file, component));
-      EXPECT_EQ(component.digest, hasher->Finish());
-    }
-  }
-}
-
-TEST(Digests, KnownAnswer) {
-  Bytes file;
-  const auto writer = MakeWriter(file);
-  const Bytes abc = ToBytes("abc"), digits = ToBytes("123456789");
-  ASSERT_OK(writer->Add({.name = "abc", .shape = {3}, .components = {{"data", U8()}}}, {abc},
-                        {{Compression::kNone, DigestKind::kSha256}}));
-  ASSERT_OK(writer->Add("digits", {9}, U8(), digits));
-  ASSERT_OK(writer->Finish());
-  const Manifest manifest = Parse(file);
-  EXPECT_EQ(ComponentOf(manifest, "abc").digest,
-            "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(ComponentOf(manifest, "digits").digest, "crc32c:0xE3069283");
 }
 
 // By every way in, and the library's defaults alone.
@@ -506,33 +322,6 @@ TEST(Aliases, ShareABlob) {
     EXPECT_EQ(ComponentOf(manifest, name).digest, ComponentOf(manifest, "a").digest);
   }
   EXPECT_LT(file.size(), 1500U);
-}
-
-class XorStage final : public Stage {
- public:
-  Status Process(Chunk& chunk) override {
-    Buffer out = chunk.pool->Take(chunk.bytes().size());
-    for (std::size_t i = 0; i < chunk.bytes().size(); ++i)
-      out.bytes()[i] = chunk.bytes()[i] ^ std::byte{0x5a};
-    chunk.Replace(std::move(out));
-    return OkStatus();
-  }
-};
-
-TEST(Stages, ACustomOneSeesEveryChunk) {
-  Bytes data = Ramp(9 * kMiB + 1);
-  for (const Compression compression : {Compression::kNone, Compression::kAlways}) {
-    Bytes file;
-    const auto writer = MakeWriter(file, {.storage = {.compression = compression},
-                                          .threads = 2,
-                                          .stages = {std::make_shared<XorStage>()}});
-    ASSERT_OK(writer->Add("t", {data.size()}, U8(), data));
-    ASSERT_OK(writer->Finish());
-    Bytes want = data;
-    for (std::byte& byte : want) byte ^= std::byte{0x5a};
-    const Manifest manifest = Parse(file);
-    EXPECT_TRUE(Decoded(file, ComponentOf(manifest, "t")) == want);
-  }
 }
 
 // Keeps a buffer of the writer's from one call to the next.
