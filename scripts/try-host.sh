@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 . scripts/try-common.sh
-kernels=(planes_test compress_test digest_test transform_bytes_test transform_convert_test stats_test dequant_test quant_kernel_test)
+kernels=(planes_test delta_test compress_test digest_test transform_bytes_test transform_convert_test stats_test dequant_test quant_kernel_test)
 targets=(module_tests fuzz_targets ztstream ztstream_c) every=1 suite=bookworm words=()
 for word in "$@"; do
   case "$word" in
