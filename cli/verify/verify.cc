@@ -36,8 +36,9 @@ struct FileProblem {
 // The findings for the file, or for all shards of an index.
 struct Findings {
   SpecVersion version = SpecVersion::k1_2;
-  VerifyReport totals;              // without its problems
-  std::uint64_t shard_digests = 0;  // of totals.digests, those of whole shards
+  VerifyReport totals;                     // without its problems
+  std::uint64_t shard_digests = 0;         // of totals.digests, those of whole shards
+  std::optional<bool> model_checked = {};  // of a delta, what it makes of its base
   std::vector<FileProblem> problems;
 };
 
@@ -134,6 +135,7 @@ Json ReportJson(const Args& args, const Findings& found, const Comparison& compa
   if (!report.undecodable.empty()) json["undecodable"] = Lines(report.undecodable);
   if (!report.unchecked.empty()) json["unchecked"] = Lines(report.unchecked);
   if (report.unreferenced_bytes > 0) json["bytes_unreferenced"] = report.unreferenced_bytes;
+  if (found.model_checked) json["model_checked"] = *found.model_checked;
   json["problems"] = std::move(problems);
   if (args.against.empty()) return json;
   Json differences = Json::array();
@@ -200,6 +202,9 @@ std::string GoodText(const Args& args, const Findings& found, const Comparison& 
   if (!args.against.empty()) {
     out += "; " + CountText(compared.both) +
            (compared.both.all == 1 ? " equals the source" : " equal the source");
+  } else if (found.model_checked) {
+    out += *found.model_checked ? "; what it makes of its base has its digests"
+                                : "; what it makes of its base is checked with --base";
   }
   return out;
 }
@@ -230,6 +235,7 @@ class Verification {
       if (FindMember(reader->manifest().attributes, kDeltaAttribute) == nullptr)
         found.problems.push_back(
             {path, {"", "", "it holds what differs from a base, and does not say from which"}});
+      found.model_checked = false;
       ZT_RETURN_IF_ERROR(CheckDelta(path));
     }
     for (VerifyProblem& problem : report.problems) {
@@ -294,7 +300,9 @@ class Verification {
     WriterOptions options;
     options.threads = args_.threads;
     options.memory_bytes = args_.memory;
-    return WriteFile(DiscardSink(), *source, plan, std::move(options)).status();
+    ZT_RETURN_IF_ERROR(WriteFile(DiscardSink(), *source, plan, std::move(options)).status());
+    found.model_checked = true;
+    return OkStatus();
   }
 
   // Checks the cache of a hub: the name of a blob is its SHA-256, or Git's digest, which is not
@@ -508,6 +516,7 @@ int RunOn(const Args& args) {
     auto comparison = CompareAgainst(args, found.version);
     if (!comparison.ok()) return Fail(args, comparison.status());
     compared = *std::move(comparison);
+    if (found.model_checked) found.model_checked = true;
   }
   return Tell(args, found, compared, GoodText(args, found, compared, seconds));
 }

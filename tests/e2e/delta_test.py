@@ -241,8 +241,13 @@ class Delta(support.EndToEnd):
         self.assertRegex(said, r"\A\S+: zTensor 1\.2\.0, 1 tensor, 2 parameters, 0 B, 1 file of ")
         self.assertRegex(said, r"\nfiles:\n  config\.json  ")
         self.assertEqual(self.succeed("inspect", self.path("f.zt"), "--names"), b"w\n")
-        self.succeed("verify", self.path("d.zt"), "--against", new)
-        self.succeed("verify", self.path("d.zt"), "--base", old)
+        for words, checked, says in (([], False, r"; what it makes of its base is checked with --base\n\Z"),
+                                     (["--base", old], True, r"; what it makes of its base has its digests\n\Z"),
+                                     (["--against", new], True, r" in [\d.]+ s; \d+ tensors equal the source\n\Z")):
+            self.assertRegex(self.succeed("verify", self.path("d.zt"), *words).decode(), says)
+            self.assertEqual(self.json("verify", "--json", self.path("d.zt"), *words)["model_checked"], checked)
+        self.succeed("convert", new, "-o", self.path("whole.zt"), "-q")
+        self.assertNotIn("model_checked", self.json("verify", "--json", self.path("whole.zt")))
         self.expect(USAGE, "verify", self.path("d.zt"), "--base", new, says="it is not the base of any delta here")
         self.assertIn(b"no input is a delta", self.expect(0, "diff", new, new, "--base", old).stderr)
 
