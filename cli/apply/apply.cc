@@ -57,6 +57,7 @@ StatusOr<Applied> Apply(const Args& args, bool& went_on) {
                                .progress = [&](std::uint64_t done, std::uint64_t total) {
                                  bar.Update(done, total, 0, 0);
                                }});
+  if (applied.ok()) Completed();  // before files are closed, which may take its time
   bar.End();
   return applied;
 }
@@ -67,7 +68,6 @@ int RunApply(const Args& args) {
   bool went_on = false;
   const auto done = Apply(args, went_on);
   if (!done.ok()) return Fail(args, done.status());
-  Completed();
   const Applied& applied = *done;
   const bool already = applied.bytes == 0;
   WarnAll(args, applied.warnings);

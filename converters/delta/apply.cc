@@ -85,7 +85,7 @@ class Patch {
     }
     result_.tensors = changed.size();
     if (journal_->empty()) return std::move(result_);
-    const Publication publication;  // a signal waits for what follows
+    publication_.emplace();
     ZT_RETURN_IF_ERROR(journal_->Finish(files_));
     ZT_RETURN_IF_ERROR(Replay(path_, false));
     return std::move(result_);
@@ -481,6 +481,7 @@ class Patch {
     return OkStatus();
   }
 
+  std::optional<Publication> publication_;  // a signal waits for it, and what is closed before it
   const std::string& path_;
   const bool folder_;
   TensorSource& old_;
