@@ -166,7 +166,8 @@ class Chain {
     if (plain && !path.empty()) {
       const std::string beside = Beside(path, origin.base_name);
       const bool is_above = std::ranges::find(seen_, Canonical(beside)) != seen_.end();
-      if (options_.store->Exists(beside) && (unused_.empty() || !is_above)) {
+      const bool is_there = options_.store->Exists(beside) || options_.store->IsFolder(beside);
+      if (is_there && (unused_.empty() || !is_above)) {
         const std::string fits = disk == nullptr ? "" : FindFitting(*disk);
         return fits.empty() ? beside : fits;
       }
