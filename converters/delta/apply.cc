@@ -290,8 +290,9 @@ class Patch {
       for (PatchRange& range : batch.ranges) {
         const Place& place = *range.place;
         const std::span<const std::byte> fresh = range.fresh.bytes();
-        range.block =
-            JournalBlock(place.file, place.offset + range.old.offset, range.old.bytes, fresh);
+        if (std::memcmp(range.old.bytes.data(), fresh.data(), fresh.size()) != 0)
+          range.block = JournalBlock(place.file, place.offset + range.old.offset, range.old.bytes,
+                                     fresh, false);
         if (place.content) range.found = place.content->check->Look(range.old.offset, fresh);
       }
       return OkStatus();
@@ -372,20 +373,18 @@ class Patch {
   // A file of the model in a folder.
   Status AddFile(std::uint32_t fresh, std::uint32_t old) {
     const std::uint64_t bytes = fresh_.objects()[fresh].components[0].bytes;
-    const bool stays = bytes == old_.objects()[old].components[0].bytes;
+    const std::uint64_t before = old_.objects()[old].components[0].bytes;
     const std::uint64_t step = StepOf({fresh, 0});
     const ComponentId base = BaseOf({fresh, 0}).value_or(ComponentId{old, 0});
     std::optional<std::uint32_t> file;
     Octets was, is;
-    for (std::uint64_t at = 0; at < bytes || (at == 0 && !stays); at += step) {
+    for (std::uint64_t at = 0; at < bytes || (at == 0 && bytes != before); at += step) {
       is.resize(std::min(step, bytes - at));
-      if (stays) {
-        was.resize(is.size());
-        ZT_RETURN_IF_ERROR(AtTensor(old_, {old, 0}, old_.Read({old, 0}, at, was)));
-        is = was;
-      }
+      was.resize(std::min<std::uint64_t>(is.size(), before - std::min(at, before)));
+      if (!was.empty()) ZT_RETURN_IF_ERROR(AtTensor(old_, {old, 0}, old_.Read({old, 0}, at, was)));
+      std::ranges::copy(was, is.begin());
       ZT_RETURN_IF_ERROR(Update({old, 0}, base, {fresh, 0}, at, is));
-      if (stays && was == is) continue;
+      if (bytes == before && was == is) continue;
       const std::string& name = old_.file({old, 0});
       if (std::ranges::find(old_.other_files(), name) != old_.other_files().end()) {
         result_.warnings.push_back("file " + Quote(fs::path(name).filename().string()) +
@@ -397,7 +396,7 @@ class Patch {
         files_[*file].bytes = bytes;
         ++result_.files;
       }
-      ZT_RETURN_IF_ERROR(Append(JournalBlock(*file, at, was, is)));
+      ZT_RETURN_IF_ERROR(Append(JournalBlock(*file, at, was, is, true)));
     }
     return OkStatus();
   }
@@ -476,7 +475,7 @@ class Patch {
         return rest.first(std::min<std::uint64_t>(kChunk, rest.size()));
       };
       ZT_RETURN_IF_ERROR(
-          Append(JournalBlock(file, manifest_at_ + at, piece(old_end_), piece(end))));
+          Append(JournalBlock(file, manifest_at_ + at, piece(old_end_), piece(end), true)));
     }
     return OkStatus();
   }

@@ -16,10 +16,10 @@ inline constexpr std::uint64_t kMostRange = 4 * kChunk;
 using Octets = std::vector<std::byte>;
 
 // A block of a journal: what differs of a range of a file, by its number, that becomes `fresh`, at most
-// kMostRange. `old` is what it is, or empty if there may be no such bytes. Its sum tells that it is not replayed
-// over other bytes. Empty if nothing differs.
+// kMostRange. `old` is what it is, as far as there are such bytes. Its sum tells that it is not replayed over
+// others; `keeps_old`: nor are those that differ, of which it keeps both.
 Octets JournalBlock(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
-                    std::span<const std::byte> fresh);
+                    std::span<const std::byte> fresh, bool keeps_old);
 
 struct PatchedFile {
   std::string name;          // in the folder of the journal

@@ -2,7 +2,7 @@
 // until it is gone: after a kill at any moment there is one version or the other.
 //
 //   "ztapply2", then blocks: u32 file, u32 bytes of runs, u64 offset and u64 length of a range, u64 XXH3 of
-//   what it becomes, runs: u16 skipped, u16 bytes, bytes
+//   what it becomes, runs: u16 skipped, u16 bytes, bytes; and what they were, if 2^31 was added to the file
 //   the files: u32 length of the name, name, u64 size before, u64 size; u64 offset of their list, u64 XXH3
 //   of all before
 module;
@@ -32,6 +32,7 @@ using zt::internal::StoreLittle;
 constexpr std::string_view kMagic = "ztapply2";
 // Runs with fewer equal bytes between them than a head has are one.
 constexpr std::size_t kBlockHead = 32, kRunHead = 4, kEnd = 16;
+constexpr std::uint32_t kKeepsOld = std::uint32_t{1} << 31;
 
 void Put(Octets& out, std::uint64_t number, std::size_t width) {
   out.resize(out.size() + width);
@@ -85,19 +86,21 @@ StatusOr<std::vector<PatchedFile>> ReadFiles(ByteSource& journal, std::uint64_t&
 // Puts runs into a range: it becomes what it was to become, whether that was written before, in part or not.
 // Where the first begins and the last ends.
 StatusOr<std::pair<std::size_t, std::size_t>> PutRuns(std::span<const std::byte> runs,
-                                                      std::span<std::byte> range) {
+                                                      bool keeps_old, std::span<std::byte> range) {
   std::size_t begin = range.size(), at = 0;
   while (!runs.empty()) {
     const std::size_t bytes = runs.size() < kRunHead ? runs.size() : LoadLittle(&runs[2], 2);
-    if (runs.size() < kRunHead || bytes > runs.size() - kRunHead) return BadJournal();
+    const std::size_t size = kRunHead + (keeps_old ? 2 : 1) * bytes;
+    if (size > runs.size()) return BadJournal();
     at += LoadLittle(runs.data(), 2);
     if (at > range.size() || bytes > range.size() - at) return BadJournal();
-    if (bytes > 0) {
-      begin = std::min(begin, at);
-      std::memcpy(&range[at], &runs[kRunHead], bytes);
+    if (bytes > 0) begin = std::min(begin, at);
+    const std::byte* const fresh = runs.data() + kRunHead;
+    for (std::size_t i = 0; i < bytes; ++i) {
+      if (!keeps_old || range[at + i] == fresh[bytes + i]) range[at + i] = fresh[i];
     }
     at += bytes;
-    runs = runs.subspan(kRunHead + bytes);
+    runs = runs.subspan(size);
   }
   return std::pair<std::size_t, std::size_t>(std::min(begin, at), at);
 }
@@ -170,8 +173,9 @@ class Replayer {
     for (std::uint64_t at = kMagic.size(); at < end_; at += block.size()) {
       std::array<std::byte, kBlockHead> head;
       ZT_RETURN_IF_ERROR(WithFile(journal_->ReadAt(at, head), path_));
-      const std::uint64_t file = LoadLittle(head.data(), 4), runs = LoadLittle(&head[4], 4),
-                          offset = LoadLittle(&head[8], 8), length = LoadLittle(&head[16], 8);
+      const std::uint64_t flags = LoadLittle(head.data(), 4), file = flags & ~kKeepsOld,
+                          runs = LoadLittle(&head[4], 4), offset = LoadLittle(&head[8], 8),
+                          length = LoadLittle(&head[16], 8);
       if (file >= files_.size() || runs > end_ - at || length > kMostRange || offset > ~length)
         return WithFile(BadJournal(), path_);
       block.resize(kBlockHead + runs);
@@ -182,8 +186,9 @@ class Replayer {
       if (there > offset)
         ZT_RETURN_IF_ERROR(
             old_->ReadAt(offset, std::span(range).first(std::min(length, there - offset))));
-      ZT_ASSIGN_OR_RETURN(const auto changed,
-                          WithFile(PutRuns(std::span(block).subspan(kBlockHead), range), path_));
+      ZT_ASSIGN_OR_RETURN(const auto changed, WithFile(PutRuns(std::span(block).subspan(kBlockHead),
+                                                               (flags & kKeepsOld) != 0, range),
+                                                       path_));
       if (Xxh3(range) != LoadLittle(&head[24], 8)) return Replaced(files_[file].name);
       if (!write) continue;
       if (fresh_ == nullptr) {
@@ -226,14 +231,12 @@ class Replayer {
 }  // namespace
 
 Octets JournalBlock(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> old,
-                    std::span<const std::byte> fresh) {
+                    std::span<const std::byte> fresh, bool keeps_old) {
   constexpr std::size_t kMost = 0xffff;
   const std::size_t both = std::min(old.size(), fresh.size());
   const auto differs = [&](std::size_t i) { return i >= both || old[i] != fresh[i]; };
-  if (both > 0 && both == fresh.size() && std::memcmp(old.data(), fresh.data(), both) == 0)
-    return {};
   Octets out;
-  Put(out, file, 4);
+  Put(out, file | (keeps_old ? kKeepsOld : 0), 4);
   Put(out, 0, 4);
   for (const std::uint64_t number : {offset, std::uint64_t{fresh.size()}, Xxh3(fresh)})
     Put(out, number, 8);
@@ -253,6 +256,8 @@ Octets JournalBlock(std::uint32_t file, std::uint64_t offset, std::span<const st
       Put(out, bytes, 2);
       out.insert(out.end(), fresh.begin() + static_cast<std::ptrdiff_t>(begin),
                  fresh.begin() + static_cast<std::ptrdiff_t>(begin + bytes));
+      for (std::size_t i = begin; keeps_old && i < begin + bytes; ++i)
+        out.push_back(i < both ? old[i] : std::byte{0});
       skipped -= skip;
       begin += bytes;
     }

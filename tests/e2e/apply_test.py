@@ -368,7 +368,7 @@ class Apply(support.EndToEnd):
         old, new = (numpy.zeros(5000, "u1"), numpy.full(5000, 3, "u1"))
         old, new = (self.put(f"{name}.safetensors", encode({"t": ("U8", [5000], data)})) for name, data in (("old", old), ("new", new)))
         delta = self.delta(new, old)
-        delta_test.forge(delta, lambda m: m["objects"]["t"]["attributes"]["delta"]["parts"][0].update(dtype="bool"))
+        make_zt.forge(delta, lambda m: m["objects"]["t"]["attributes"]["delta"]["parts"][0].update(dtype="bool"))
         for form in ("safetensors", "1.2", "2.0"):
             path = self.in_form("live", form, {"t": ("BOOL", [5000], numpy.zeros(5000, "u1"))})
             self.refused(delta, path, ("tensor 't'", "element 0 of bool is 3"), INVALID)
@@ -532,6 +532,29 @@ class Apply(support.EndToEnd):
             if journal.exists():
                 return journal
 
+    def test_a_checkpoint_that_is_written_to_meanwhile(self):
+        """What was read of it is not what is there: nothing is changed, and no journal left."""
+        if not SHIM:
+            self.skipTest("no fault shim was built")
+        old, new, delta = next(each for form, *each in self.forms() if form == "safetensors")
+        edited, log = old.read_bytes().replace(b'"k": "v"', b'"k": "w"'), self.path("log")
+        for step in itertools.count(1):
+            log.write_bytes(b"")
+            environment = shim(("pread", "preadv"), "signal", step, log, FAULT_SIGNAL=signal.SIGSTOP, FAULT_SLEEP=0)
+            with subprocess.Popen([support.PROGRAM, "apply", delta, old, "-q"], env=environment, stderr=subprocess.PIPE) as process:
+                os.waitpid(process.pid, os.WUNTRACED)
+                _, offset, path = log.read_text().splitlines()[0].split(" ", 2)
+                are_tensors = path == str(old) and int(offset) > 8
+                if are_tensors:
+                    old.write_bytes(edited)
+                process.send_signal(signal.SIGCONT if are_tensors else signal.SIGKILL)
+                errors = process.communicate()[1]
+            if are_tensors:
+                break
+        self.assertEqual((process.returncode, old.read_bytes()), (INVALID, edited), errors)
+        self.assertIn(b"it has been written to since it was opened", errors)
+        self.assertFalse(self.path(f".{old.name}.ztstream-journal").exists())
+
     def test_a_journal_of_other_bytes(self):
         """What took a checkpoint's place is not overwritten; what was written in part is written to its end."""
         for form, old, new, delta in self.forms():
@@ -550,6 +573,15 @@ class Apply(support.EndToEnd):
                     self.fail_with(INVALID, "apply", delta, old,
                                    says=(f"it was made for other bytes than those of '{file.name}', which was replaced meanwhile; remove it",))
                     self.assertEqual((file.read_bytes(), journal.read_bytes()), (other, kept))
+                if form == "folder":  # a file of the model that was edited
+                    file.write_bytes(there)
+                    config = old / "config.json"
+                    was = config.read_bytes()
+                    for edited in (was.replace(b"old", b"our"), was.replace(b"x", b"y") + b"\n"):
+                        config.write_bytes(edited)
+                        self.fail_with(INVALID, "apply", delta, old, says="it was made for other bytes than those of 'config.json'")
+                        self.assertEqual((config.read_bytes(), file.read_bytes(), journal.read_bytes()), (edited, there, kept))
+                    config.write_bytes(was + (new / "config.json").read_bytes()[len(was):])  # written in part
                 for part in (there, there[:len(wanted) // 2] + wanted[len(wanted) // 2:len(there)], wanted):
                     file.write_bytes(part)
                     journal.write_bytes(kept)

@@ -1,4 +1,5 @@
 """Models as what differs from others (docs/DELTA.md): convert --base both ways, chains, wrong bases, damage."""
+import hashlib
 import json
 import os
 import pathlib
@@ -6,10 +7,10 @@ import random
 import shutil
 import sys
 
-import cbor2
 import numpy
 
 import make_safetensors
+import make_zt
 import remote_server
 import support
 from support import INVALID, USAGE, read_zt
@@ -89,16 +90,6 @@ def next_step(rng, model):
 def encode(model, ties=None):
     return make_safetensors.encode({name: (dtype, shape, data.tobytes()) for name, (dtype, shape, data) in model.items()}, {"k": "v"},
                                    ties)
-
-
-def forge(path, change):
-    """Gives the file of 1.2 another manifest."""
-    data = path.read_bytes()
-    begin = len(data) - 16 - int.from_bytes(data[-16:-8], "little")
-    manifest = cbor2.loads(data[begin:-16])
-    change(manifest)
-    encoded = cbor2.dumps(manifest, canonical=True)
-    path.write_bytes(data[:begin] + encoded + len(encoded).to_bytes(8, "little") + data[-8:])
 
 
 class Delta(support.EndToEnd):
@@ -474,7 +465,7 @@ class Delta(support.EndToEnd):
                 (lambda m: m["objects"]["w"]["attributes"].pop("delta"), "the attribute 'delta' is missing"),
                 (lambda m: m["attributes"].pop("ztstream.delta"), "the file does not say which")):
             self.succeed("convert", new, "--base", old, "-o", path, "-fq")
-            forge(path, change)
+            make_zt.forge(path, change)
             self.fail_with(INVALID, "convert", path, "-o", self.path("out.zt"), "--base", old, says=says)
             self.assertFalse(self.path("out.zt").exists())
             self.assertIn(self.run_program("show", path, "w").returncode, (USAGE, INVALID), says)
@@ -519,9 +510,17 @@ class Delta(support.EndToEnd):
         self.assertLess((folder / "d.zt").stat().st_size, 10_000)  # the first of the tied names is not in the base
         stated = read_zt(folder / "d.zt")["attributes"]["ztstream.delta"]
         self.assertEqual(stated["base"]["name"], "old#1.safetensors")
+        part = read_zt(folder / "d.zt")["objects"]["lm_head"]["attributes"]["delta"]["parts"][0]
+        self.assertEqual(part["digest"], "sha256:" + hashlib.sha256(new["lm_head"][2].tobytes()).hexdigest())
         self.succeed("convert", folder / "d.zt", "-o", self.path("made.zt"), "-q", "--spec", "2.0")
         self.assertEqual(stated["id"], self.json("id", "--json", self.path("made.zt"))["id"])
         self.succeed("diff", self.path("made.zt"), self.path("new.safetensors"))
+        # With --rename: the new name, or the one before.
+        for name in ("lm_head", "head"):
+            self.model(f"{name}.safetensors", {name: new["lm_head"]})
+            plan = self.json("convert", self.path("lm_head.safetensors"), "--base", self.path(f"{name}.safetensors"), "--rename",
+                             "s/lm_//", "-n", "--json")
+            self.assertEqual(plan["base"]["differing"], 1)
         # Equal names in other folders: the delta is not its own base.
         for name in ("x", "y"):
             self.path(name).mkdir()
@@ -550,6 +549,16 @@ class Delta(support.EndToEnd):
 
 
 class Buckets(remote_server.Remote):
+    def test_a_folder_is_found_beside_a_delta(self):
+        rng = numpy.random.default_rng(1)
+        for name in ("step-1", "step-2"):
+            self.put(f"{name}/model.safetensors", encode({"w": ("F32", [9], values(rng, "F32", 9))}))
+        self.succeed("convert", self.path("step-2"), "--base", self.path("step-1"), "-o", self.path("d.zt"), "-q")
+        self.server.store.buckets["b"] = {key: (self.path(name).read_bytes(), f'"{key}"', {}) for key, name in (
+            ("run/step-1/model.safetensors", "step-1/model.safetensors"), ("run/d.zt", "d.zt"))}
+        self.succeed("convert", "s3://b/run/d.zt", "-o", self.path("made.zt"), "-q")
+        self.succeed("diff", self.path("made.zt"), self.path("step-2"))
+
     def test_random_pairs(self):
         """Models, bases, deltas and results in a bucket: every byte is that of the conversion here."""
         store = self.server.store.buckets

@@ -39,6 +39,15 @@ def finish(heap, root, footer=HEADER_1):
     return bytes(heap) + manifest + struct.pack("<Q", len(manifest)) + footer
 
 
+def forge(path, change):
+    """Gives a file of 1.x another manifest: change(manifest) changes what it is decoded to."""
+    data = path.read_bytes()
+    begin = len(data) - 16 - int.from_bytes(data[-16:-8], "little")
+    manifest = cbor2.loads(data[begin:-16])
+    change(manifest)
+    path.write_bytes(finish(data[:begin], cbor2.dumps(manifest, canonical=True)))
+
+
 def finish_1(heap, listed, version="1.2.0", attributes=None):
     """A 1.x file of what begins with a header, and of `listed` as the manifest's objects."""
     root = {"version": version, "objects": listed}
