@@ -10,6 +10,7 @@ import os
 import pathlib
 import pickle
 import random as random_module
+import struct
 import subprocess
 import sys
 import threading
@@ -18,8 +19,10 @@ import unittest
 import zipfile
 
 import numpy
+import xxhash
 from package_support import DATA, SLOW, Case, npy, of_zt, resident, run, torch_or_skip, ztstream
 import make_safetensors
+import make_zt
 import onnx_assembler as onnx
 import pickle_assembler as pickles
 import quantized
@@ -154,6 +157,21 @@ class Reading(Case):
             with ztstream.open(self.path(path)) as file:
                 file.update_(state)
             self.assertTrue(same(state, 2), path)
+
+    def test_update_of_small_chunks(self):
+        """Others may cut tensors so finely that a call has several chunks."""
+        value = numpy.arange(1000, dtype="f4")
+        ztstream.save_file({"w": value}, self.path("old.zt"))
+        ztstream.convert(self.path("old.zt"), self.path("d.zt"), base=self.path("old.zt"))
+        rows = b""
+        for piece in value.reshape(10, 100):
+            digest = xxhash.xxh3_64_intdigest(piece.tobytes())
+            rows += struct.pack("<BIIQQ", 0, 0, 0, digest, digest)
+        make_zt.forge(pathlib.Path(self.path("d.zt")), lambda m: m["objects"]["w"]["attributes"]["delta"]["parts"][0].update(chunk=400, chunks=rows))
+        with ztstream.open(self.path("d.zt"), base=None) as file:
+            file.update_({"w": value})
+            with self.assertRaisesRegex(ztstream.ArgumentError, "neither the bytes of the base"):
+                file.update_({"w": value[::-1].copy()})
 
     def test_update_of_names_that_share_memory(self):
         old = numpy.arange(50_000, dtype="f4")
