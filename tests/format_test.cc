@@ -1,7 +1,6 @@
 // zt.format: the container's constants, CBOR values, manifests of every version, the corpus.
-
-#include "fixtures.h"
 #include "format_testing.h"
+#include "testing.h"
 
 import zt.compress;
 import zt.core;
@@ -11,7 +10,6 @@ namespace zt {
 namespace {
 
 using namespace testing_format;
-using ::nlohmann::json;
 
 // As a reader does, without any byte of the blobs.
 StatusOr<Manifest> ReadManifest(std::span<const std::byte> file) {

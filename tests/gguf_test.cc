@@ -1,11 +1,6 @@
 // GGUF: what a correct reader finds in files of gguf-py and llama-quantize, and the way
 // back to the byte.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "fixtures.h"
-#include "pipe.h"
+#include "testing.h"
 
 import zt.core;
 import zt.format;
@@ -120,49 +115,6 @@ Bytes WriteBack(TensorSource& source) {
 
 // ---- what others wrote --------------------------------------------------------------------------
 
-void ExpectTensors(const std::string& file, const nlohmann::json& expected) {
-  SCOPED_TRACE(file);
-  auto source = MustOpen(file);
-  std::size_t found = 0;
-  for (const auto& [name, want] : expected.items()) {
-    SCOPED_TRACE(name);
-    const auto i = Find(*source, name);
-    ASSERT_TRUE(i.has_value());
-    ++found;
-    const Object& object = source->objects()[*i];
-    EXPECT_OK(ValidateObject(object));
-    EXPECT_EQ(object.shape, want["shape"].get<Shape>());
-    const Bytes data = ReadTensor(*source, *i);
-    if (want.contains("dtype")) {
-      EXPECT_EQ(Name(object.components[0].element.dtype), want["dtype"].get<std::string>());
-      EXPECT_EQ(data.size(), want["bytes"].get<std::size_t>());
-      EXPECT_EQ(Sha256(data), want["sha256"].get<std::string>());
-      continue;
-    }
-    std::string type = want["ggml_type"].get<std::string>();
-    std::transform(type.begin(), type.end(), type.begin(), ::tolower);
-    const bool plain = ParseDType(type).has_value();
-    EXPECT_EQ(object.format, plain ? "dense" : "gguf." + type + "/1");
-    EXPECT_EQ(Name(object.components[0].element.dtype), plain ? type : "u8");
-    EXPECT_EQ(data.size(), want["stored_bytes"].get<std::size_t>());
-    EXPECT_EQ(Sha256(data), want["stored_sha256"].get<std::string>());
-    if (!plain) {
-      const std::uint64_t elems = *FindMember(object.attributes, "elems_per_block")->AsUint();
-      const std::uint64_t bytes = *FindMember(object.attributes, "block_bytes")->AsUint();
-      EXPECT_EQ(*ElementCount(object.shape) / elems * bytes, data.size());
-    }
-  }
-  EXPECT_GT(found, 0u);
-}
-
-TEST(Gguf, TensorsAreTheOnesTheWritersDeclare) {
-  const auto expected = ReadJson("gguf/expected.json");
-  for (const char* file : {"quants.gguf", "little.gguf", "big.gguf"}) {
-    ExpectTensors(file, expected[file]);
-  }
-  ExpectTensors("kquants.gguf", ReadJson("gguf/kquants.expected.json"));
-}
-
 TEST(Gguf, BothByteOrdersGiveTheSameTensors) {
   auto little = MustOpen("kinds.gguf"), big = MustOpen("kinds_big.gguf");
   ASSERT_EQ(little->objects().size(), 4u);
@@ -248,22 +200,6 @@ TEST(Gguf, RangesOfBigEndianTensorsNeedNotBeWhole) {
   Bytes beyond(8);
   EXPECT_EQ(source->Read({*i, 0}, whole.size() - 4, beyond).code(), StatusCode::kInvalidArgument);
   EXPECT_FALSE(source->extent({*i, 0}).has_value());
-}
-
-TEST(Gguf, PipeGivesWhatTheFileGives) {
-  for (const char* name : {"quants.gguf", "big.gguf", "kinds.gguf"}) {
-    const Pipe pipe(ReadFile(GgufPath(name)), 999);
-    auto bytes = Must(OpenDescriptor(pipe.descriptor(), "standard input"));
-    auto piped = Must(OpenGguf(bytes));
-    EXPECT_FALSE(piped->seekable());
-    auto source = MustOpen(name);
-    ASSERT_EQ(piped->objects().size(), source->objects().size());
-    for (std::uint32_t i = 0; i < source->objects().size(); ++i) {
-      EXPECT_EQ(piped->objects()[i].name, source->objects()[i].name);
-      EXPECT_EQ(ReadTensor(*piped, i), ReadTensor(*source, i));
-    }
-    EXPECT_OK(piped->Finish());
-  }
 }
 
 // ---- the way back -------------------------------------------------------------------------------

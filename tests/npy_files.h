@@ -1,7 +1,7 @@
 // Builds .npy files byte by byte, for the tests of zt.convert.npy.
 #pragma once
 
-#include "fixtures.h"
+#include "testing.h"
 #include "zip_maker.h"
 
 namespace zt_test {

@@ -27,6 +27,11 @@ class Dtype(EndToEnd):
         seen = 0
         for name, expected in EXPECTED.items():
             kept = self.converted(GGUF / name)["objects"]
+            for tensor, want in expected.items():
+                got, kind = kept[tensor], want["ggml_type"].lower()
+                plain, data = kind in ("f32", "f16", "bf16"), got["components"]["data"]
+                self.assertEqual((got["format"], data["dtype"]), ("dense", kind) if plain else (f"gguf.{kind}/1", "u8"))
+                self.assertEqual((list(got["shape"]), hashlib.sha256(data["bytes"]).hexdigest()), (want["shape"], want["stored_sha256"]))
             for threads in "1", "3":
                 wide = self.converted(GGUF / name, "--dequantize", "f32", "-T", threads)["objects"]
                 self.assertEqual(list(wide), list(kept))

@@ -48,7 +48,7 @@ class WayBack(support.EndToEnd):
         self.assertEqual(sorted(numpy.load(self.path("b.npz")).files), ["", "other"])
 
     def test_gguf_from_a_pipe_gives_the_same_bytes(self):
-        for name in ("little.gguf", "big.gguf", "quants.gguf"):
+        for name in ("little.gguf", "big.gguf", "quants.gguf", "kinds.gguf"):
             with self.subTest(name):
                 data = (DATA / "gguf" / name).read_bytes()
                 data += bytes(-len(data) % 32)  # the padding that llama.cpp writes

@@ -144,16 +144,6 @@ def with_attribute(encoded):
     return b"\xa2\x67objects\xa0\x6aattributes\xa1\x61a" + encoded
 
 
-def raw_part(key, value):
-    """A manifest of one dense object in which one encoded field of the part is replaced (or added where sorted)."""
-    fields = {"blob": encode_cbor([FLOOR, 8]), "dtype": encode_cbor("u8")}
-    fields[key] = value
-    pairs = sorted((encode_cbor(k), v) for k, v in fields.items())
-    part = bytes([0xa0 + len(pairs)]) + b"".join(k + v for k, v in pairs)
-    head = b"\xa1\x67objects\xa1\x61t\xa3\x65parts\xa1\x64data" + part
-    return head + encode_cbor("shape") + encode_cbor([8]) + encode_cbor("layout") + encode_cbor("dense")
-
-
 def hostile():
     """Yields (name, rule, bytes): files that break one rule each. Rules below `verify` show in the data alone."""
     def made(name, rule, file, **footer):
