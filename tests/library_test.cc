@@ -463,7 +463,6 @@ TEST(Sinks, OfNothingAreRefused) {
   EXPECT_EQ(TeeSink(std::move(sinks)), nullptr);
   EXPECT_EQ(HashingSink(nullptr, DigestKind::kXxh3, digest), nullptr);
   EXPECT_EQ(HashingSink(MemorySink(file), DigestKind::kNone, digest), nullptr);
-  EXPECT_EQ(Writer::Create(nullptr).status().code(), StatusCode::kInvalidArgument);
 }
 
 // ---- errors -------------------------------------------------------------------------------------
@@ -548,7 +547,8 @@ TEST(Errors, OfNamesThatCollideAreTheCallers) {
 TEST(Errors, OptionsOutOfRange) {
   const auto refused = [](WriterOptions options) {
     Bytes file;
-    const Status status = Writer::Create(MemorySink(file), std::move(options)).status();
+    const Status status = Validate(options);
+    EXPECT_EQ(Writer::Create(MemorySink(file), std::move(options)).status(), status);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
     return Why(status);
   };
@@ -557,7 +557,10 @@ TEST(Errors, OptionsOutOfRange) {
             "storage has an encoding and no compression, which is kIfGain or kAlways");
   EXPECT_THAT(refused({.min_gain = std::numeric_limits<double>::quiet_NaN()}),
               ::testing::HasSubstr("not a number up to 1"));
+  EXPECT_NE(refused({.spec = SpecVersion::k1_0}), "");
+  EXPECT_NE(refused({.zstd = {.frame_bytes = 1}}), "");
   EXPECT_EQ(refused({.threads = 1025}), "threads is 1025, more than 1024");
+  EXPECT_OK(Validate(WriterOptions()));
   Bytes file;
   ASSERT_OK(To(file)->Finish());
   EXPECT_EQ(Verify(*From(file), {.threads = 1025}).status().code(), StatusCode::kInvalidArgument);

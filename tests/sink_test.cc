@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -396,20 +395,6 @@ TEST(FileSink, ReserveFailsWhereTheBytesCannotFit) {
               Fails(StatusCode::kUnavailable, HasSubstr("4611686018427387904 bytes are needed")));
 }
 
-TEST(FileSink, AnExistingFileIsKeptUnlessItMayBeReplaced) {
-  const TempFolder folder;
-  WriteFile(folder / "o.zt", "old");
-  EXPECT_EQ(CreateFileSink(folder / "o.zt", {}).status().code(), StatusCode::kAlreadyExists);
-  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
-
-  auto sink = Create(folder / "o.zt", true);
-  ASSERT_OK(Append(*sink, "new"));
-  EXPECT_EQ(ReadFile(folder / "o.zt"), "old");
-  ASSERT_OK(sink->Finish(3));
-  EXPECT_EQ(ReadFile(folder / "o.zt"), "new");
-  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
-}
-
 TEST(FileSink, AFileThatAppearsMeanwhileIsKept) {
   const TempFolder folder;
   auto sink = Create(folder / "o.zt");
@@ -466,20 +451,6 @@ TEST(FileSink, LeftoversGoUnlessSomebodyHoldsThemLocked) {
   ::close(live);
   ASSERT_OK(Create(folder / "o.zt", true)->Finish(0));
   EXPECT_THAT(folder.Entries(), ::testing::Not(::testing::Contains(".o.zt.124-0.ztstream-tmp")));
-}
-
-TEST(FileSink, TwoForOneOutputDoNotDisturbEachOther) {
-  const TempFolder folder;
-  auto first = Create(folder / "o.zt", true);
-  auto second = Create(folder / "o.zt", true);
-  EXPECT_EQ(folder.Entries().size(), 2u);
-  ASSERT_OK(Append(*first, "first"));
-  ASSERT_OK(Append(*second, "second"));
-  ASSERT_OK(first->Finish(5));
-  EXPECT_EQ(ReadFile(folder / "o.zt"), "first");
-  ASSERT_OK(second->Finish(6));
-  EXPECT_EQ(ReadFile(folder / "o.zt"), "second");
-  EXPECT_THAT(folder.Entries(), ElementsAre("o.zt"));
 }
 
 TEST(FileSink, ManyAtOnceForOneOutputLeaveOneWholeFile) {
@@ -549,31 +520,6 @@ TEST(FileSink, FoldersAndEmptyNamesAreNoOutputs) {
   EXPECT_EQ(CreateFileSink(folder.path(), {}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(CreateFileSink(folder / "none/", {}).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(CreateFileSink(folder / "none/o.zt", {}).status().code(), StatusCode::kUnavailable);
-  EXPECT_THAT(folder.Entries(), IsEmpty());
-}
-
-TEST(FileSink, AReadOnlyFolderRefusesAtOnce) {
-  if (::geteuid() == 0) GTEST_SKIP() << "the superuser may write anywhere";
-  const TempFolder folder;
-  ASSERT_EQ(::chmod(folder.path().c_str(), 0555), 0);
-  EXPECT_EQ(CreateFileSink(folder / "o.zt", {}).status().code(), StatusCode::kUnavailable);
-  ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);
-}
-
-TEST(FileSink, AFileSizeLimitIsAnErrorOfTheWrite) {
-  const TempFolder folder;
-  ::signal(SIGXFSZ, SIG_IGN);
-  struct rlimit before;
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const struct rlimit limit = {4096, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  auto sink = Create(folder / "o.zt");
-  const Status reserve = sink->Reserve(8192);
-  EXPECT_TRUE(reserve.ok() || reserve.code() == StatusCode::kUnavailable);
-  const Status status = Append(*sink, std::string(8192, 'x'));
-  ::setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_THAT(status, Fails(StatusCode::kUnavailable, HasSubstr("File too large")));
-  sink.reset();
   EXPECT_THAT(folder.Entries(), IsEmpty());
 }
 
@@ -693,33 +639,6 @@ TEST(FolderSink, WhatIsNoFolderIsRefusedAtOnce) {
   }
   EXPECT_EQ(FolderSink::Create(folder / "none/d", {}).status().code(), StatusCode::kUnavailable);
   EXPECT_THAT(folder.Entries(), ElementsAre("file", "link"));
-}
-
-TEST(FolderSink, FilesMoveIntoAFolderThatIsThere) {
-  const TempFolder folder;
-  ASSERT_EQ(::mkdir((folder / "d").c_str(), 0777), 0);
-  WriteFile(folder / "d/a", "old");
-  WriteFile(folder / "d/other", "other");
-  {
-    auto sink = CreateFolder(folder / "d");
-    WriteFile(sink->Staged("c"), "new");
-    WriteFile(sink->Staged("a"), "new");
-    EXPECT_THAT(sink->Finish(),
-                Fails(StatusCode::kAlreadyExists, HasSubstr("d/a: the output exists already")));
-  }
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 2);
-  EXPECT_EQ(ReadFile(folder / "d/a"), "old");
-  ASSERT_EQ(::chmod((folder / "d/a").c_str(), 0600), 0);
-  auto sink = CreateFolder(folder / "d", {.overwrite = true});
-  WriteFile(sink->Staged("c"), "new");
-  WriteFile(sink->Staged("a"), "new");
-  ASSERT_OK(sink->Finish());
-  struct stat info;
-  ASSERT_EQ(::stat((folder / "d/a").c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0600u);
-  EXPECT_EQ(ReadFile(folder / "d/a") + ReadFile(folder / "d/c"), "newnew");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "d"), {}), 3);
-  EXPECT_THAT(folder.Entries(), ElementsAre("d"));
 }
 
 TEST(FolderSink, OfTwoForTheSameFilesOneIsRefused) {

@@ -314,19 +314,6 @@ TEST(Order, AWriterThatIsDroppedLeavesNothing) {
   EXPECT_TRUE(file.empty());
 }
 
-TEST(Options, AreChecked) {
-  Bytes file;
-  EXPECT_EQ(Writer::Create(MemorySink(file), {.spec = SpecVersion::k1_0}).status().code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(Writer::Create(MemorySink(file), {.zstd = {.frame_bytes = 1}}).status().code(),
-            StatusCode::kInvalidArgument);
-  EXPECT_EQ(Validate(WriterOptions{.min_gain = 2}),
-            Writer::Create(MemorySink(file), {.min_gain = 2}).status());
-  EXPECT_THAT(Validate(WriterOptions{.min_gain = 2}),
-              Fails(StatusCode::kInvalidArgument, "min_gain is 2.000000, not a number up to 1"));
-  EXPECT_TRUE(Validate(WriterOptions()).ok());
-}
-
 TEST(Options, ASinkAndStagesThatAreNotThere) {
   EXPECT_THAT(Writer::Create(nullptr),
               Fails(StatusCode::kInvalidArgument, "a writer needs a sink"));
