@@ -300,6 +300,7 @@ class Verification {
     WriterOptions options;
     options.threads = args_.threads;
     options.memory_bytes = args_.memory;
+    options.stages.push_back(CheckDigests(*source, plan));
     ZT_RETURN_IF_ERROR(WriteFile(DiscardSink(), *source, plan, std::move(options)).status());
     found.model_checked = true;
     return OkStatus();

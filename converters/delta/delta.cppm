@@ -71,6 +71,10 @@ struct DeltaProblem {
 // Checks the structure of all objects of a delta, and decodes their frames. Needs no base.
 StatusOr<std::vector<DeltaProblem>> CheckDeltas(TensorSource& delta);
 
+// A stage of a writer of `model`, of OpenDelta: compares the digests that the delta states of whole
+// components, which readers of ranges do not.
+std::shared_ptr<Stage> CheckDigests(const TensorSource& model, const Plan& plan);
+
 // How a checkpoint is changed where it lies.
 struct ApplyOptions {
   unsigned threads = 0;                          // 0 means UsableThreads()

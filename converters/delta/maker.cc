@@ -51,6 +51,18 @@ class ChunkedSource final : public WrappedSource {
   TensorSource& inner_;
 };
 
+// A step of the writer.
+class Step final : public Stage {
+ public:
+  Step(StageOrder order, std::function<Status(Chunk&)> run) : order_(order), run_(std::move(run)) {}
+  StageOrder order() const override { return order_; }
+  Status Process(Chunk& chunk) override { return run_(chunk); }
+
+ private:
+  const StageOrder order_;
+  const std::function<Status(Chunk&)> run_;
+};
+
 // What is made of a chunk on the way from the stage that encodes to the one that hashes.
 struct MadeChunk {
   DeltaChunk chunk;
@@ -174,19 +186,6 @@ class Maker final : public DeltaMaker {
   }
 
  private:
-  // A step of the writer.
-  class Step final : public Stage {
-   public:
-    Step(StageOrder order, std::function<Status(Chunk&)> run)
-        : order_(order), run_(std::move(run)) {}
-    StageOrder order() const override { return order_; }
-    Status Process(Chunk& chunk) override { return run_(chunk); }
-
-   private:
-    const StageOrder order_;
-    const std::function<Status(Chunk&)> run_;
-  };
-
   Value Attribute(const std::string& id, const std::string& base_id) const {
     Value::Map base = {{"name", BaseName(base_path_)}};
     if (!base_id.empty()) base.emplace_back("id", base_id);
@@ -455,6 +454,33 @@ class Maker final : public DeltaMaker {
 };
 
 }  // namespace
+
+std::shared_ptr<Stage> CheckDigests(const TensorSource& model, const Plan& plan) {
+  struct Stated {
+    std::string digest;
+    std::shared_ptr<Hasher> hasher;
+  };
+  std::map<std::pair<const Object*, std::uint32_t>, Stated> all;
+  for (const PlannedObject& planned : plan.objects) {
+    for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
+      const auto made = MadeFrom(model, planned.components[c].source);
+      const DigestText digest = DigestOrUnknown(made ? made->part->digest : "");
+      if (digest.kind == DigestKind::kNone) continue;
+      all.emplace(std::pair(planned.object.get(), c),
+                  Stated{digest.canonical, MakeHasher(digest.kind)});
+    }
+  }
+  return std::make_shared<Step>(StageOrder::kInChain, [all](Chunk& chunk) -> Status {
+    const auto found = all.find({chunk.object, chunk.component});
+    if (found == all.end()) return OkStatus();
+    const auto& [digest, hasher] = found->second;
+    hasher->Update(chunk.bytes());
+    if (!chunk.last) return OkStatus();
+    const std::string is = hasher->Finish();
+    return is == digest ? OkStatus()
+                        : InvalidData("its digest is " + is + ", the delta says " + digest);
+  });
+}
 
 StatusOr<std::unique_ptr<DeltaMaker>> DeltaMaker::Make(TensorSource& source,
                                                        std::unique_ptr<TensorSource> base,

@@ -470,6 +470,11 @@ class Delta(support.EndToEnd):
             self.assertFalse(self.path("out.zt").exists())
             self.assertIn(self.run_program("show", path, "w").returncode, (USAGE, INVALID), says)
         self.expect(support.DIFFERS, "verify", path, says="does not say from which")
+        # What readers of ranges do not compare.
+        self.succeed("convert", new, "--base", old, "-o", path, "-fq", "--digest", "sha256")
+        self.succeed("verify", path, "--base", old)
+        make_zt.forge(path, lambda m: part(m).update(digest="sha256:" + 64 * "0"))
+        self.expect(support.DIFFERS, "verify", path, "--base", old, says=("tensor 'w'", "its digest is sha256:", "the delta says sha256:000"))
 
     def test_bytes_that_no_reader_takes_are_not_written(self):
         model = {"b": ("BOOL", [4000], numpy.zeros(4000, "u1")), "w": ("U8", [4000], numpy.zeros(4000, "u1"))}
