@@ -160,17 +160,17 @@ Bytes Numbers(const std::vector<std::uint64_t>& numbers, std::size_t width) {
   return out;
 }
 
-// One program, the same for a seed whatever the threads.
+// One program, the same for a seed whatever the threads, and `more` times the memory.
 class Program {
  public:
-  Program(std::uint64_t seed, unsigned threads) : random_(seed) {
+  Program(std::uint64_t seed, unsigned threads, unsigned more = 1) : random_(seed) {
     options_.threads = threads;
     constexpr SpecVersion kSpecs[] = {SpecVersion::k1_2, SpecVersion::k1_2, SpecVersion::k2_0,
                                       SpecVersion::k2_0, SpecVersion::k1_1, SpecVersion::k0_1};
     options_.spec = kSpecs[Below(Chance(3) ? 6 : 4)];
     tame_ = Chance(2);
     careful_ = Chance(2);
-    options_.memory_bytes = Chance(2) ? 64 << 20 : (1 << 16) + Below(1 << 20);
+    options_.memory_bytes = more * (Chance(2) ? 64 << 20 : (1 << 16) + Below(1 << 20));
     options_.zstd.frame_bytes = 1024 + (Chance(3) ? Below(3000000) : Below(70000));
     options_.zstd.huffman = Chance(4);
     options_.min_gain = static_cast<double>(Below(3)) * 0.02;
@@ -702,7 +702,7 @@ std::uint64_t Asked(const char* name, std::uint64_t otherwise) {
   return asked == nullptr ? otherwise : std::strtoull(asked, nullptr, 10);
 }
 
-TEST(RandomPrograms, GiveTheSameBytesForAnyThreadsAndWhatWasMeant) {
+TEST(RandomPrograms, GiveTheSameBytesForAnyThreadsAndMemoryAndWhatWasMeant) {
   const std::uint64_t seeds = Asked("ZT_SEEDS", 300), begin = Asked("ZT_SEED", 0);
   std::uint64_t written = 0;
   for (std::uint64_t seed = begin; seed < begin + seeds; ++seed) {
@@ -717,13 +717,13 @@ TEST(RandomPrograms, GiveTheSameBytesForAnyThreadsAndWhatWasMeant) {
       CheckFile(first, program.expected());
     }
     if (HasFatalFailure()) return;
-    // Every eighth, by several threads.
-    for (const unsigned threads : {2U, 3U}) {
+    // Every eighth, by several threads, and by other memory.
+    for (const auto& [threads, more] : {std::pair(2U, 0U), std::pair(3U, 1U), std::pair(3U, 16U)}) {
       if (seed % 8 != 0) break;
       Bytes file;
-      const Status again = Program(seed, threads).Run(file);
+      const Status again = Program(seed, threads, more).Run(file);
       ASSERT_EQ(again.ok(), status.ok()) << Why(again) << " / " << Why(status);
-      ASSERT_TRUE(file == first) << threads << " threads";
+      ASSERT_TRUE(file == first) << threads << " threads, " << more;
     }
   }
   // Most programs are valid, and many are not.

@@ -123,56 +123,6 @@ TEST(Golden, NoTensor) {
                           "1.2.0\x18\0\0\0\0\0\0\0ZTEN1000"sv));
 }
 
-// A file of large and small, dense and sparse, raw and compressed, planned and streamed objects.
-Bytes Everything(unsigned threads, std::uint64_t memory) {
-  const Bytes ramp = Ramp(11 * kMiB + 6), noise = Noise(5 * kMiB + 2);
-  const auto columns = Little(std::vector<std::uint64_t>{1, 2});
-  const auto rows = Little(std::vector<std::uint64_t>{0, 1, 2});
-  const auto pointers = std::as_bytes(std::span(rows)), indices = std::as_bytes(std::span(columns));
-  Bytes file;
-  const auto writer = MakeWriter(file, {.storage = {.compression = Compression::kIfGain},
-                                        .threads = threads,
-                                        .memory_bytes = memory});
-  writer->SetAttribute("k", 1);
-  MemorySource source;
-  for (int i = 0; i < 300; ++i) {
-    auto object = DenseObject("small." + std::to_string(i), {100}, {DType::kF16});
-    EXPECT_OK(source.Add(*std::move(object),
-                         {std::span(noise).subspan(static_cast<std::size_t>(i), 200)}));
-  }
-  const auto plan =
-      Must(MakePlan(source, {.on_overflow = OnOverflow::kInf,
-                             .convert = [](const Object&) { return ElementType{DType::kBF16}; }}));
-  EXPECT_OK(writer->AddSource(source, plan));
-  EXPECT_OK(writer->Add("ramp", {ramp.size() / 2}, {DType::kF16}, ramp));
-  EXPECT_OK(writer->Add("noise", {noise.size()}, U8(), noise));
-  Object sparse = {.name = "sparse", .format = "sparse_csr", .shape = {2, 3}};
-  sparse.components = {
-      {"values", {DType::kU8}}, {"indices", {DType::kU64}}, {"indptr", {DType::kU64}}};
-  EXPECT_OK(writer->Add(sparse, {std::span(noise).first(2), indices, pointers}));
-  EXPECT_OK(writer->AddAlias("tied", "noise"));
-  Object streamed = {.name = "streamed", .format = "two/1", .shape = {1}};
-  streamed.components = {{"x", U8()}, {"y", U8()}};
-  auto object = Must(writer->Begin(streamed, {{Compression::kAlways, DigestKind::kSha256}, {}}));
-  EXPECT_OK(object->Append(ramp));
-  EXPECT_OK(object->NextComponent());
-  EXPECT_OK(object->Append(noise));
-  EXPECT_OK(object->Finish());
-  EXPECT_OK(writer->Finish());
-  return file;
-}
-
-TEST(Bytes, AreTheSameForAnyThreadsAndMemory) {
-  const Bytes once = Everything(1, 64 * kMiB);
-  EXPECT_EQ(Parse(once).objects.size(), 305U);
-  for (const unsigned threads : {1U, 2U, 3U, 8U}) {
-    for (const std::uint64_t memory : {std::uint64_t{0}, 8 * kMiB, 64 * kMiB}) {
-      EXPECT_TRUE(Everything(threads, memory) == once)
-          << threads << " threads, " << memory << " bytes";
-    }
-  }
-}
-
 TEST(Bytes, AreTheSameWhetherStreamedOrNot) {
   const Bytes data = Ramp(9 * kMiB + 5);
   for (const Compression compression :
