@@ -229,6 +229,7 @@ TABLE = [
     fails("another ETag", RANGE, header(ETag='"other"'), INVALID, "changed while it was read"),
     fails("another size", RANGE, changed(larger), INVALID, "changed while it was read"),
     fails("the object is replaced", RANGE, replaced, INVALID, "changed while it was read", 1),
+    fails("an object of S3 is replaced", OBJECT, in_turn(lambda test, request: None, header(ETag='"other"')), INVALID, "changed while it was read", 2),
     fails("the object is removed", RANGE, removed, INVALID, "changed while it was read", 1),
     # lies
     fails("all of it in place of a range", RANGE, changed(whole), INVALID, "all of it"),
@@ -364,11 +365,13 @@ TABLE = [
     fails("a PUT finds an object", PUT, others, EXISTS, "exists already", output="older"),
     fails("a PUT is denied", PUT, error(403, "AccessDenied"), IO, "do not allow it"),
     # the Hub
-    Row("the Hub is busy", RESOLVE, Answer(429, {"RateLimit": '"api";r=0;t=0'}), 2),
+    *(Row(f"the Hub is busy{what}", place, Answer(429, {"RateLimit": '"api";r=0;t=0'}), 2) for what, place in (
+        ("", RESOLVE), (" when it is asked for the commit", REVISION), (" when it lists", TREE))),
     fails("the repository is gated", REVISION, Answer(401, {"X-Error-Code": "GatedRepo", "X-Error-Message": "restricted"}), IO, "gated"),
     fails("no such revision", REVISION, Answer(404, {"X-Error-Code": "RevisionNotFound"}), IO, "no such revision"),
-    fails("a revision without a commit", REVISION, Answer(200, {}, b'{"sha": "main"}'), INVALID, "gave no commit"),
-    fails("a listing that is no JSON", TREE, Answer(200, {}, b"<html>"), INVALID, "not the JSON"),
+    fails("a revision without a commit", REVISION, Answer(200, {}, b'{"sha": "../../main"}'), INVALID, "gave no commit for revision 'main'"),
+    *(fails(f"a listing of the Hub that is {body}", TREE, Answer(200, {}, body.encode()), INVALID, "not the JSON") for body in (
+        "<html>", "{}", '[{"type": "file", "size": 1}]', '[{"type": "file", "path": "a"}]')),
     fails("a listing that goes on elsewhere", TREE, Answer(200, {"Link": '<http://other/x>; rel="next"'}, b"[]"), INVALID, "another server"),
     *(Row(f"a listing of the Hub in pages{what}", TREE, fault, ALWAYS) for what, fault in (
         ("", pages()), (", linked in other words", pages(changed(lambda answer: answer.headers.update(
