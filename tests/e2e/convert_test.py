@@ -128,7 +128,7 @@ class Bytes(support.EndToEnd):
 class SameBytes(support.EndToEnd):
     """Equal inputs give equal files, whatever the threads and whichever way the bytes come and go."""
 
-    OPTION_SETS = [[], ["--digest", "sha256"], ["--dtype", "bf16=f32"], ["--zstd"], ["--zstd=3", "--chunk", "64KiB", "--digest", "sha256"], ["--spec", "2.0"],
+    OPTION_SETS = [[], ["--digest", "sha256"], ["--dtype", "bf16=f32"], ["--zstd"], ["--zstd=3", "--chunk", "64KiB", "--digest", "sha256"], ["--zstd=planes"], ["--spec", "2.0"],
                    ["--spec", "2.0", "--zstd", "--digest", "sha256"], ["--spec", "2.0", "--zstd=planes", "--chunk", "64KiB"]]
 
     def setUp(self):

@@ -460,14 +460,6 @@ class Shards(Reading):
                 self.put("m/model-00002-of-00002.zt", content)
                 self.expect(DIFFERS, "verify", root, says=says)
 
-    def test_a_link_out_of_the_folder_is_not_followed(self):
-        file, one, two = self.model()
-        root = self.put("m/model.zt", file.finish())
-        self.put("m/model-00001-of-00002.zt", one)
-        self.put("elsewhere.zt", two)
-        root.with_name("model-00002-of-00002.zt").symlink_to(self.path("elsewhere.zt"))
-        self.assertEqual(self.run_program("verify", root).returncode, DIFFERS)
-
     def limited(self, files, *arguments):
         """Runs the program with so many descriptors at most."""
         return subprocess.run(["bash", "-c", f'ulimit -n {files}; exec "$@"', "bash", PROGRAM, *map(str, arguments)],
