@@ -138,6 +138,7 @@ struct RuleSet {
   std::vector<Rule> rules = {};
   Value::Map attributes = {};                        // to be set
   std::unordered_set<std::string> dequantized = {};  // tensors that were quantized
+  std::string unscaled = {};                         // warns of numbers that lack a scale
 
   bool Has(Kind kind) const { return std::ranges::find(rules, kind, &Rule::kind) != rules.end(); }
 
@@ -275,6 +276,32 @@ Status CheckNoOtherCodes(const TensorSource& source, const Plan& plan) {
   return OkStatus();
 }
 
+// What to say if numbers are made of GGUF blocks beside which lies a further scale ("x.scale" of
+// "x.weight"), as llama.cpp has it for nvfp4; else empty.
+std::string UnscaledIn(const TensorSource& source, const Plan& plan) {
+  static constexpr std::string_view kScale = ".scale", kWeight = ".weight";
+  std::unordered_set<std::string_view> scaled;
+  for (const Object& object : source.objects()) {
+    const std::string_view name = object.name;
+    if (name.ends_with(kScale)) scaled.insert(name.substr(0, name.size() - kScale.size()));
+  }
+  std::uint64_t count = 0;
+  std::string_view first;
+  for (const PlannedObject& planned : plan.objects) {
+    const Object& from = source.objects()[planned.components[0].source.object];
+    std::string_view module = from.name;
+    if (module.ends_with(kWeight)) module.remove_suffix(kWeight.size());
+    if (!from.format.str().starts_with("gguf.") || planned.components[0].transform == nullptr ||
+        !scaled.contains(module))
+      continue;
+    if (++count == 1) first = module;
+  }
+  if (count == 0) return "";
+  return "the numbers of " + Counted(count, "tensor") +
+         " are yet to be multiplied by what lies beside: " + Quote(first) + " has " +
+         Quote(std::string(first) + ".scale");
+}
+
 }  // namespace
 
 StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
@@ -282,6 +309,7 @@ StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
   ZT_ASSIGN_OR_RETURN(Plan out, MakePlan(source, plan));
   ZT_RETURN_IF_ERROR(CheckNoCodes(source, out));
   ZT_RETURN_IF_ERROR(CheckNoOtherCodes(source, out));
+  if (set->Has(Kind::kDequantize)) set->unscaled = UnscaledIn(source, out);
   for (const auto& [key, value] : set->attributes) SetMember(out.attributes, key, value);
   if (const Status wrong = CheckExpressible(set->attributes, plan.spec);
       !set->attributes.empty() && !wrong.ok())
@@ -370,6 +398,7 @@ std::vector<std::string> Rules::Warnings() const {
       lines.push_back(rule.names->warning());
     }
   }
+  if (!set->unscaled.empty()) lines.push_back(set->unscaled);
   return lines;
 }
 

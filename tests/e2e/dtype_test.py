@@ -1,6 +1,7 @@
 """--dtype and --dequantize through the program: the values, what else of an object changes, and what does not."""
 import hashlib
 import json
+import struct
 
 import numpy
 
@@ -54,6 +55,20 @@ class Dtype(EndToEnd):
                     self.assertEqual(got["components"]["data"]["dtype"], dtype)
                     self.assertEqual(got["components"]["data"]["bytes"], narrow(values).tobytes(), (tensor, dtype))
         self.assertEqual(seen, 40)
+
+    def test_scales_beside_blocks_are_named(self):
+        """llama.cpp multiplies by them what it computes with nvfp4; GGUF says nothing of it."""
+        def info(name, size, kind, at):
+            return struct.pack("<Q", len(name)) + name.encode() + struct.pack("<IQIQ", 1, size, kind, at)
+        for name in "blk.0.up.weight", "blk.0.up.other":
+            header = b"GGUF" + struct.pack("<IQQ", 3, 2, 0) + info(name, 64, 40, 0) + info("blk.0.up.scale", 1, 0, 64)
+            source = self.put("in.gguf", header + bytes(-len(header) % 32) + bytes(64) + struct.pack("<f", 2) + bytes(28))
+            for command in ["convert", source, "-o", self.path("m.zt")], ["extract", source, "-o", self.path("m.safetensors")]:
+                for rule in (["--dequantize", "f32"], []) if command[0] == "convert" else (["--dequantize", "f32"],):
+                    said = self.expect(DONE, *command, *rule, "-f").stderr.decode()
+                    want = ("ztstream: warning: the numbers of 1 tensor are yet to be multiplied by what lies beside: "
+                            "'blk.0.up' has 'blk.0.up.scale'\n")
+                    self.assertEqual(want in said, name.endswith("weight") and bool(rule), said)
 
     def test_sparse_values_change_and_indices_do_not(self):
         for name in "csr.npz", "csc.npz", "coo.npz":
