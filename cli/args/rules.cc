@@ -7,6 +7,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :extraction;
 import :options;
 import :output;
 import :rules;
@@ -379,7 +380,20 @@ StatusOr<std::unique_ptr<TensorSource>> Rules::Open(const Args& args,
   if (rounded) set->rules.back().tensors += made.names.size();
   set->dequantized.insert(std::make_move_iterator(made.names.begin()),
                           std::make_move_iterator(made.names.end()));
-  return std::move(made.source);
+  const auto blocks = [](const Object& each) { return each.format.starts_with("gguf."); };
+  if (!rounded || std::ranges::none_of(made.source->objects(), blocks))
+    return std::move(made.source);
+  Args only;
+  only.dequantize = args.dequantize;
+  only.on_overflow = "inf";
+  only.spec = args.spec;
+  ZT_ASSIGN_OR_RETURN(const Rules of_blocks, MakeRules(only));
+  std::vector<std::string> warnings;  // those of this run are below
+  ZT_ASSIGN_OR_RETURN(auto changed,
+                      ChangedSource::Make(std::move(made.source), of_blocks, warnings));
+  set->rules.back().tensors += of_blocks.set->rules.back().tensors;
+  if (!of_blocks.set->unscaled.empty()) set->unscaled = of_blocks.set->unscaled;
+  return std::unique_ptr<TensorSource>(std::move(changed));
 }
 
 Selector& Rules::selector() const { return set->selector; }

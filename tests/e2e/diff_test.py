@@ -278,6 +278,11 @@ class Diff(support.EndToEnd):
             values = [row for row in self.differences(source, self.path("f16.zt")) if row["kind"] == "values"]
             self.assertTrue(values)
             self.assertTrue(all(0 < row["relative"] <= 2 ** -8 for row in values), values)
+            for kind, file in ("f32", "f32.zt"), ("bf16", "f16.zt"):  # --dequantize: of the type that it names
+                for pair in (source, self.path(file)), (self.path(file), source), (source, source):
+                    self.assertEqual(self.expect(DONE, "diff", *pair, "--dequantize", kind).stderr, b"")
+            self.expect(DIFFERS, "diff", source, self.path("f16.zt"), "--dequantize", "f32")
+            self.expect(DONE, "diff", source, self.path("f32.zt"), "--dequantize", "f32", "--include", "glob:*0", "--rename", "s/x/y/")
 
     def test_tolerances(self):
         a = self.put_tensors("a.safetensors", {"w": ("F32", [3], struct.pack("<3f", 1, 100, 0))})
