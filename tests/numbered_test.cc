@@ -227,26 +227,5 @@ TEST(RunNumbered, EightFilesAreWrittenAtOnce) {
   }
 }
 
-// Each file takes 200 MB/s, as a disk or server behind it does, however many processors there are.
-// Where these are so busy, or emulated, that they keep no file waiting, 40 MB/s.
-TEST(RunNumbered, EightSlowFilesTakeLittleLongerThanOne) {
-  Tensors tensors(8, 4 * kMiB);
-  const auto seconds = [&](unsigned threads, unsigned nanoseconds) {
-    const auto begin = steady_clock::now();
-    EXPECT_OK(tensors.Write(threads, [&](std::uint64_t bytes) {
-      std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds * bytes));
-    }));
-    return std::chrono::duration<double>(steady_clock::now() - begin).count();
-  };
-  double best = 0;
-  for (int attempt = 0; attempt < 10 && best < 7; ++attempt) {
-    const unsigned slow = attempt < 8 || best > 4 ? 5 : 25;
-    const double one = seconds(1, slow), eight = seconds(16, slow);
-    best = std::max(best, one / eight);
-  }
-  RecordProperty("times_as_fast", std::to_string(best));
-  EXPECT_GT(best, 4);  // 7.6 on a machine that does nothing else
-}
-
 }  // namespace
 }  // namespace zt
