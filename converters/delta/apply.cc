@@ -57,6 +57,7 @@ struct PatchRange {
   Buffer fresh;
   Octets block;
   ContentCheck::Found found = {};
+  bool ends_object = false;
 };
 using Batch = BatchOf<PatchRange>;
 
@@ -304,10 +305,12 @@ class Patch {
           if (hasher != nullptr) hasher->Update(range.fresh.bytes());
         }
         if (place.content) place.content->check->Add(std::move(range.found), range.fresh.bytes());
-        if (place.twin != nullptr) continue;
-        place.changed = place.changed || !range.block.empty();
-        if (place.changed && !place.fixed.ok()) return Named(place, place.fixed);
-        ZT_RETURN_IF_ERROR(Append(range.block));
+        if (place.twin == nullptr) {
+          place.changed = place.changed || !range.block.empty();
+          if (place.changed && !place.fixed.ok()) return Named(place, place.fixed);
+          ZT_RETURN_IF_ERROR(Append(range.block));
+        }
+        if (range.ends_object) ZT_RETURN_IF_ERROR(CheckContents(place.old.object));
       }
       return OkStatus();
     };
@@ -326,6 +329,7 @@ class Patch {
         PatchRange range;
         range.place = &place;
         range.old = {.source = &old_, .id = place.old, .offset = at, .count = bytes};
+        range.ends_object = at + bytes == place.bytes && EndsObject(place);
         added = pipeline.Add(std::move(range),
                              {.bytes = bytes, .weight = 4 * bytes + 512, .ordered = ordered});
       }
@@ -337,7 +341,7 @@ class Patch {
     const auto apart = std::ranges::find_if(places_, [](const Place& each) {
       return each.twin != nullptr && each.twin->digest != each.digest;
     });
-    return apart == places_.end() ? CheckContents() : Apart(*apart);
+    return apart == places_.end() ? OkStatus() : Apart(*apart);
   }
 
   std::optional<ContentCheck::Part> ContentOf(ComponentId id, std::uint64_t memory_bytes) const {
@@ -350,24 +354,29 @@ class Patch {
     return ContentCheck::Part{check, *rule};
   }
 
-  // That no reader refuses what changed.
-  Status CheckContents() const {
-    for (auto place = places_.begin(); place != places_.end();) {
-      const std::uint32_t index = place->old.object;
-      const Object& object = old_.objects()[index];
-      std::vector<ContentCheck::Part> parts;
-      bool changed = false;
-      for (; place != places_.end() && place->old.object == index; ++place) {
-        changed = changed || HasChanged(*place);
-        if (place->content) parts.push_back(*place->content);
-      }
-      Status good;
-      for (auto part = parts.begin(); changed && good.ok() && part != parts.end(); ++part)
-        good = part->check->Check(part->rule, object, CountIndices(object));
-      if (changed && good.ok()) good = ContentCheck::CheckTogether(object, parts);
-      ZT_RETURN_IF_ERROR(WithTensor(good, object.name));
+  // True for the last component of its object.
+  bool EndsObject(const Place& place) const {
+    return &place == &places_.back() || (&place)[1].old.object != place.old.object;
+  }
+
+  // That no reader refuses what changed of an object. What was kept to find out goes: there may be many.
+  Status CheckContents(std::uint32_t index) {
+    const Object& object = old_.objects()[index];
+    std::vector<ContentCheck::Part> parts;
+    bool changed = false;
+    const auto of_object = [](const Place& each) { return each.old.object; };
+    for (auto place = std::ranges::lower_bound(places_, index, {}, of_object);
+         place != places_.end() && place->old.object == index; ++place) {
+      if (!place->content) continue;
+      changed = changed || HasChanged(*place);
+      parts.push_back(*std::exchange(place->content, std::nullopt));
     }
-    return OkStatus();
+    if (!changed) return OkStatus();
+    Status good;
+    for (auto part = parts.begin(); good.ok() && part != parts.end(); ++part)
+      good = part->check->Check(part->rule, object, CountIndices(object));
+    if (good.ok()) good = ContentCheck::CheckTogether(object, parts);
+    return WithTensor(good, object.name);
   }
 
   // A file of the model in a folder.

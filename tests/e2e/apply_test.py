@@ -380,6 +380,30 @@ class Apply(support.EndToEnd):
             self.succeed("convert", self.put("made.zt", made), "-o", self.path(name), "-q", "--spec", spec)
         self.refused(self.delta(self.path("two.zt"), self.path("one.zt")), self.path("one.zt"), ("tensor 's'", "in its row"), INVALID)
 
+    def test_cells_are_compared_one_object_at_a_time_where_they_change(self):
+        count, many = 250_000, 16
+
+        def model(name, value, last):
+            objects = {}
+            for i in range(many):
+                rows = numpy.random.default_rng(i).permutation(count).astype("<u8")
+                parts = {"values": ("f32", numpy.full(count, value, "<f4")), "coords": ("u64", numpy.concatenate([rows, 0 * rows[:-1], [last]]))}
+                components = {role: {"dtype": dtype, "data": data.tobytes()} for role, (dtype, data) in parts.items()}
+                objects[f"s{i}"] = {"shape": [count, 9], "format": "sparse_coo", "components": components}
+            made = self.put("made.zt", make_zt.encode_1(objects))
+            self.succeed("convert", made, "-o", self.path(name), "-q", "--spec", "2.0")
+            return self.path(name)
+
+        one, two, three = (model(f"{i}.zt", *each) for i, each in enumerate([(1, numpy.uint64(0)), (2, numpy.uint64(0)), (2, numpy.uint64(1))]))
+        self.succeed("apply", self.delta(two, one), one, "-q", "--memory", "1MiB")  # which is too little to compare them
+        self.assertEqual(one.read_bytes(), two.read_bytes())
+        delta = self.delta(three, two)
+        self.fail_with(UNSUPPORTED, "apply", delta, one, "--memory", "1MiB", says=("tensor 's0'", "allow more"))
+        status, _, memory = self.costs("apply", delta, one, "-q", "--memory", "32MiB", "--threads", "2")
+        self.assertEqual((status, one.read_bytes()), (DONE, three.read_bytes()))
+        if not self.sanitized():
+            self.assertLess(memory, 56)
+
     def test_mutated_deltas(self):
         """Of a delta that was changed, nothing is written but the new version."""
         old, new = (self.in_form(name, "folder", model) for name, model in zip(("old", "a longer name"), self.versions()))
