@@ -85,7 +85,7 @@ class Finder {
 
   // ---- the configuration ------------------------------------------------------------------------
 
-  static Status NeedsConfiguration(const std::string& codes);
+  Status NeedsConfiguration(const std::string& codes) const;
   inline std::string Configured() const { return config_.file + " says " + Quote(method_); }
   // Compares a scheme with the configuration.
   Status CheckMethod(const Weight& weight, std::initializer_list<std::string_view> methods) const;

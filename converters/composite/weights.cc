@@ -155,7 +155,10 @@ Status Finder::Unread(const Object& object, std::string_view read) const {
                                 std::string(read) + " are read"));
 }
 
-Status Finder::NeedsConfiguration(const std::string& codes) {
+Status Finder::NeedsConfiguration(const std::string& codes) const {
+  if (!config_.file.empty())
+    return InvalidData(codes + " need a configuration that names their method to be read, and " +
+                       config_.file + " names none");
   return InvalidData(
       codes + " need a quantization configuration (config.json, quantize_config.json) to be read");
 }

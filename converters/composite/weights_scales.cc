@@ -126,7 +126,8 @@ Status Finder::LookAtScale(const Object& scales, const std::string& module) {
   if (!floats && !Is(*codes, "i8") && !Is(*codes, "u8"))
     return Mistyped(*codes, "f8_e4m3fn, i8 or u8, of which there are scales");
   // ComfyUI has other orders of codes and scales, and rotated ones, under the same names.
-  if (method_.empty() && !(floats && IsScale(scales)))
+  const bool is_said = !method_.empty() || FindMember(config_.content, "config_groups") != nullptr;
+  if (!is_said && !(floats && IsScale(scales)))
     return NeedsConfiguration("codes of " + std::string(Name(codes->components[0].element)) +
                               " with such scales");
   if (Is(*codes, "u8")) return LookAtFp4(scales, *codes, module);

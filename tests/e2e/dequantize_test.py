@@ -542,6 +542,11 @@ class Refused(Base):
         mxfp8 = {"a.weight": ("F8_E4M3", [128, 128], bytes(128 * 128)), "a.weight_scale": ("U8", [128, 4], bytes(512))}
         for tensors, codes in ((nvfp4, "u8"), (int8, "i8"), (mxfp8, "f8_e4m3fn")):
             self.refuse(self.write_model(tensors, None), INVALID, f"codes of {codes} with such scales need a quantization configuration")
+            self.refuse(self.write_model(tensors, {"bits": 8}), INVALID, f"codes of {codes} with such scales need a configuration that names their "
+                        "method to be read, and config.json names none")
+        groups = {"config_groups": {"a": {"weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}}}  # of compressed-tensors alone
+        self.good("convert", self.write_model(int8, groups), "--dequantize", "f32", "-q", "-f", "-o", "m.zt")
+        (self.folder / "m.zt").unlink()
         self.refuse(self.write_model(nvfp4 | {"a.comfy_quant": marker(format="nvfp4")}, {"quant_method": "modelopt"}), UNSUPPORTED,
                     "tensor 'a.comfy_quant': it says format 'nvfp4', and only 'float8_e4m3fn' of scaled FP8 is read")
         self.refuse(self.write_model(fp8 | {"a.comfy_quant": marker(format="mxfp8")}, None), UNSUPPORTED, "says format 'mxfp8'")
