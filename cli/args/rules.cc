@@ -140,6 +140,9 @@ struct RuleSet {
   Value::Map attributes = {};                        // to be set
   std::unordered_set<std::string> dequantized = {};  // tensors that were quantized
   std::string unscaled = {};                         // warns of numbers that lack a scale
+  // Of what Rules::Open opened without --dequantize: a configuration lies beside it.
+  std::vector<std::string> inputs = {};
+  SourceOptions options = {};
 
   bool Has(Kind kind) const { return std::ranges::find(rules, kind, &Rule::kind) != rules.end(); }
 
@@ -217,8 +220,15 @@ StatusOr<ElementType> ParseTypeName(const std::string& text) {
 
 namespace {
 
+// The quantized tensors, as --dequantize finds them.
+StatusOr<std::vector<QuantizedTensor>> FindBy(const RuleSet& set, TensorSource& source) {
+  if (source.format() == "zt") return FindQuantized(source, {});  // that of a .zt file is within
+  ZT_ASSIGN_OR_RETURN(const QuantConfig config, FindQuantConfig(set.inputs, set.options));
+  return FindQuantized(source, config);
+}
+
 // kInvalidArgument if a plan converts a part of a quantized tensor, such as its codes or scales.
-Status CheckNoCodes(TensorSource& source, const Plan& plan) {
+Status CheckNoCodes(const RuleSet& set, TensorSource& source, const Plan& plan) {
   const auto converted = [](const PlannedObject& planned) {
     return std::ranges::any_of(planned.components,
                                [](const auto& each) { return each.transform != nullptr; });
@@ -226,7 +236,7 @@ Status CheckNoCodes(TensorSource& source, const Plan& plan) {
   if (std::ranges::none_of(plan.objects, converted)) return OkStatus();
   const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
   if (std::ranges::none_of(source.objects(), part)) return OkStatus();
-  const auto found = FindQuantized(source, {});
+  const auto found = FindBy(set, source);
   const std::string wrong = found.ok() ? "" : TensorOf(found.status()).value_or("");
   std::unordered_map<std::uint32_t, const QuantizedTensor*> parts;
   for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
@@ -308,7 +318,7 @@ std::string UnscaledIn(const TensorSource& source, const Plan& plan) {
 StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
   ZT_RETURN_IF_ERROR(Resolve(source));
   ZT_ASSIGN_OR_RETURN(Plan out, MakePlan(source, plan));
-  ZT_RETURN_IF_ERROR(CheckNoCodes(source, out));
+  ZT_RETURN_IF_ERROR(CheckNoCodes(*set, source, out));
   ZT_RETURN_IF_ERROR(CheckNoOtherCodes(source, out));
   if (set->Has(Kind::kDequantize)) set->unscaled = UnscaledIn(source, out);
   for (const auto& [key, value] : set->attributes) SetMember(out.attributes, key, value);
@@ -367,6 +377,8 @@ StatusOr<std::unique_ptr<TensorSource>> Rules::Open(const Args& args,
                                                     const SourceOptions& options, bool split,
                                                     bool rounded) const {
   if (args.dequantize.empty()) {
+    set->inputs = inputs;
+    set->options = options;
     if (args.quant == "group") return OpenGrouped(inputs, options);
     return split ? OpenUngrouped(inputs, options) : OpenInputs(inputs, options);
   }

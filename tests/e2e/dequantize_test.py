@@ -669,6 +669,9 @@ class Refused(Base):
         self.assertEqual(done.returncode, USAGE, done.stderr)
         (self.folder / "m.zt").unlink()
         self.refuse(self.write_model(*self.pair("gptq4")), USAGE, "part of a quantized tensor", rule=("--dtype", "bf16"))
+        # The configuration beside a file tells, as it does --dequantize.
+        one = self.write_model(*self.pair("ct_int8")) / "model.safetensors"
+        self.refuse(one, USAGE, "it is part of a quantized tensor, 'm.weight' (int8, 8 bits", rule=("--dtype", "f16"))
         self.refuse(self.write_model(self.pair("gptq4")[0], None), USAGE, "tensor 'm.scales'", "need a quantization configuration",
                     rule=("--dtype", "bf16"))
         plain = self.write_model({"a": ("F8_E4M3", [2], b"\x38\x40")}, None)  # codes without scales are numbers
