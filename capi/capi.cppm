@@ -160,8 +160,8 @@ StatusOr<std::unique_ptr<Input>> OpenBytes(std::shared_ptr<ByteSource> bytes, So
                                            std::optional<DType> numbers);
 
 using Range = MemoryRange;
-// Reads all ranges, or does another step with each, with `threads` threads (0: UsableThreads()). Returns the error of the first
-// range that fails.
+// Reads all ranges, or does another step with each, with `threads` threads (0: UsableThreads()).
+// Returns the error of the first range that fails.
 Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned threads, Watch& watch,
                 const RangeStep& step = {});
 // Changes memory that holds these ranges of another version, once all of it is known to be right.

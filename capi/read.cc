@@ -104,7 +104,7 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
     if (Lies(range, size)) zt::internal::PreferHugePages(range.out.data(), range.out.size());
     if (range.offset == 0 && range.out.size() == size) whole.push_back(range.id);
   }
-  watch.total = bytes;
+  if (watch.total == 0) watch.total = bytes;
   input.WillRead(whole);
   const std::uint64_t worth = input.source().seekable() ? bytes / kSmall + 1 : 1;
   const NumberedOptions options{
@@ -135,6 +135,7 @@ Status ReadMany(const Input& input, std::span<const Range> ranges, unsigned thre
 
 Status UpdateMany(const Input& input, std::span<const Range> ranges, unsigned threads,
                   Watch& watch) {
+  for (const Range& range : ranges) watch.total += 2 * range.out.size();  // looked at, then changed
   return input.Update(ranges, [&](std::span<const Range> some, const RangeStep& step) {
     return ReadMany(input, some, threads, watch, step);
   });

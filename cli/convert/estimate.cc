@@ -1,5 +1,5 @@
-// zt.cli:conversion — what a sample of the input tells of a conversion: the size of the file, and whether
-// a base is the right one.
+// zt.cli:conversion — what a sample of the input tells of a conversion: the size of the file, and
+// whether a base is the right one.
 module;
 
 #include "core/status_macros.h"

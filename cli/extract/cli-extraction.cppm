@@ -88,7 +88,8 @@ class ExtractRun {
   Status WriteLayout(const FileLayout& layout, Sink& sink, const Share* share = nullptr,
                      std::size_t files = 0);
 
-  // Prints the result, or the plan with --dry-run. `changed` is the source if rules changed it, else null.
+  // Prints the result, or the plan with --dry-run. `changed` is the source if rules changed it,
+  // else null.
   Status Print(Json output, std::span<const std::uint32_t> selected, std::uint64_t files,
                const ChangedSource* changed);
 

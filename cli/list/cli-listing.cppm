@@ -68,8 +68,8 @@ std::string TableText(const Listing& listing, const TextOptions& options);
 std::string StatsTableText(const Listing& listing, const TextOptions& options);
 // A line for each file; empty if there is none.
 std::string FilesText(const Listing& listing);
-// A tree of the parts of names, numbered parts first and in order, or the largest. Equal numbered layers share a
-// line.
+// A tree of the parts of names, numbered parts first and in order, or the largest. Equal numbered
+// layers share a line.
 std::string TreeText(const Listing& listing, const TextOptions& options);
 
 }  // namespace zt::cli::internal

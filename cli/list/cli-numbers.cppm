@@ -75,7 +75,8 @@ struct ArrayValues {
 inline constexpr std::uint64_t kWholeArray = 1000, kEdge = 3;
 
 // The array in numpy's brackets and lines; the number, if there is no dimension. Floats have the
-// fewest digits that mean them and no other of their type ("0.1", "1e-05"). As JSON nested lists; floats as by NumberJson, a complex number as a list of its two parts.
+// fewest digits that mean them and no other of their type ("0.1", "1e-05"). As JSON nested lists;
+// floats as by NumberJson, a complex number as a list of its two parts.
 std::string ArrayText(const ArrayValues& values, bool json = false);
 
 }  // namespace zt::cli::internal

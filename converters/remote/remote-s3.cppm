@@ -9,8 +9,8 @@ import zt.core;
 
 namespace zt::remote::internal {
 
-// A profile of the files of the AWS tools. Names of members are in lower case. For region and endpoint the store's options come first, then the
-// environment.
+// A profile of the files of the AWS tools. Names of members are in lower case. For region and
+// endpoint the store's options come first, then the environment.
 struct Profile {
   SharedSettings settings = {};
   std::string name = {};

@@ -318,8 +318,8 @@ void RemoveVariants(std::span<const std::string> files, std::string_view suffix,
 }
 
 // Removes from `files` the variants of others, "model.fp16.safetensors" beside "model.safetensors",
-// that hold tensors of the same names, no parts of them, and returns them. Files that cannot be read stay, so that
-// OpenShard reports what is wrong with them.
+// that hold tensors of the same names, no parts of them, and returns them. Files that cannot be
+// read stay, so that OpenShard reports what is wrong with them.
 std::vector<std::string> TakeVariants(const fs::path& folder, const ShardFormat& format,
                                       const InputOptions& options,
                                       std::vector<std::string>& files) {

@@ -95,11 +95,11 @@ Status CheckSets(std::span<const std::string> files, std::string_view suffix,
 
 // Opens a folder with one index, or the index itself: all shards as one source. If a folder holds
 // "model" and variants of it, "model.fp16", as files or indices, the variants are not read, or only
-// that of InputOptions::variant is; a warning names the rest. The index must list exactly the tensors of its shards.
-// Without an index, the shards are all files of the folder with the format's suffix, sorted by
-// name; tensors of which each holds a part are put together (see zt.convert.parts). Files named as
-// parts of a set ("-00001-of-00003") must be
-// the whole set; kDataLoss lists all missing ones. Errors name the file, relative to the folder.
+// that of InputOptions::variant is; a warning names the rest. The index must list exactly the
+// tensors of its shards. Without an index, the shards are all files of the folder with the format's
+// suffix, sorted by name; tensors of which each holds a part are put together (see
+// zt.convert.parts). Files named as parts of a set ("-00001-of-00003") must be the whole set;
+// kDataLoss lists all missing ones. Errors name the file, relative to the folder.
 StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                                                    const ShardFormat& format,
                                                    const InputOptions& options = {});

@@ -120,7 +120,8 @@ class Graph {
   // True for a kCall of the class or function "module.name".
   bool IsCallOf(NodeId id, std::string_view name) const;
   // A member of an object's state, which is a dict, or for a class with slots a tuple of dicts;
-  // kNoNode if there is none (as of kNoNode), or not among the first kMostMembers: many objects may share one state.
+  // kNoNode if there is none (as of kNoNode), or not among the first kMostMembers: many objects may
+  // share one state.
   NodeId Member(NodeId object, std::string_view name) const;
   static constexpr std::size_t kMostMembers = 64;
   // For kPersistent: its identifier.

@@ -22,8 +22,9 @@ class Runs {
         memory_(MemoryFor(options.memory_bytes, options.threads)),
         at_once_(at_once) {}
 
-  // Begins one run after another, until none is left. For several threads. A lack of memory, which CatchAsStatus lets pass,
-  // must leave no thread: it fails the run, or leaves runs to the other threads and to result().
+  // Begins one run after another, until none is left. For several threads. A lack of memory, which
+  // CatchAsStatus lets pass, must leave no thread: it fails the run, or leaves runs to the other
+  // threads and to result().
   void Work(const std::function<Status(std::uint64_t, const Share&)>& run) noexcept {
     try {
       while (const auto mine = Begin()) {

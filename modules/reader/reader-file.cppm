@@ -86,11 +86,11 @@ class Reader {
 
   // Reads decoded bytes of a component from `offset`, little-endian: decompressed, byte-swapped if
   // the file is big-endian, and with nonzero bools set to 1 in a version that allows others
-  // (ContainerTraits::loose_bools); in others such a bool is kDataLoss. A compressed component with a seek table serves any range by
-  // decoding only the frames it touches. Without one, or with frames of more than 16 MiB
-  // (Access::sequential), ranges should ascend: going back, like an error, restarts decoding. Does
-  // not check digests of components: see Verify. kUnimplemented if StoredComponent::undecodable
-  // gives a reason.
+  // (ContainerTraits::loose_bools); in others such a bool is kDataLoss. A compressed component with
+  // a seek table serves any range by decoding only the frames it touches. Without one, or with
+  // frames of more than 16 MiB (Access::sequential), ranges should ascend: going back, like an
+  // error, restarts decoding. Does not check digests of components: see Verify. kUnimplemented if
+  // StoredComponent::undecodable gives a reason.
   Status Read(ComponentId id, std::uint64_t offset, std::span<std::byte> out) const;
   // Reads the whole component with several threads, in frames, or in ranges if it is raw; 0 threads
   // means UsableThreads(). `out` must have DecodedBytes(id).

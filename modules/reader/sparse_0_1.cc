@@ -1,5 +1,5 @@
-// zt.reader:sparse_0_1 — reads the sparse entries of 0.1.0. The released 0.1 writers wrote `sparsecoo` and
-// `sparsecsr`, and their readers split the blob as follows, all little-endian:
+// zt.reader:sparse_0_1 — reads the sparse entries of 0.1.0. The released 0.1 writers wrote
+// `sparsecoo` and `sparsecsr`, and their readers split the blob as follows, all little-endian:
 //   sparsecoo   for each non-zero: its index in each dimension (u64), then its value
 //   sparsecsr   row pointers (u64, rows + 1), column indices (u64), values
 // The specification's own `sparse` does not say where the indices lie; nobody wrote it.

@@ -50,7 +50,8 @@ struct WriterOptions {
   const Share* share = nullptr;
   // Called for each chunk, in this order, after its transform and before compression. A stage may
   // replace the bytes (with a buffer of chunk.pool), and change their number only if the component
-  // declares no size; it may hold one more such buffer of the chunk's size. Its errors and exceptions get the tensor's name and the source's file.
+  // declares no size; it may hold one more such buffer of the chunk's size. Its errors and
+  // exceptions get the tensor's name and the source's file.
   std::vector<std::shared_ptr<Stage>> stages = {};
   // Called after each batch, by one thread at a time. Must not block for long.
   std::function<void(const Progress&)> progress = {};

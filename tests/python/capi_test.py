@@ -4,12 +4,14 @@ tests/data/abi.txt has the symbols with their versions, and the members of all s
 a release adds lines, and `capi_test.py --write` writes them.
 """
 import ctypes
+import json
 import os
 import pathlib
 import random
 import shutil
 import subprocess
 import sys
+import time
 import unittest
 from ctypes import byref, c_size_t, c_uint64, c_void_p, sizeof
 
@@ -397,6 +399,37 @@ class Careless(Case):
         self.refuses(c.reader_map(reader, 5, 0, byref(c_void_p()), byref(c_uint64())), where + "there is no object number 5")
         self.assertEqual(c.reader_find(reader, b"w\0", 2, byref(c_size_t())), 9)
         self.assertEqual(c.reader_find(reader, b"w", huge, byref(c_size_t())), 0)
+
+    def test_progress(self):
+        """Never beyond the total, which stays; memory is looked at before it is changed."""
+        header = json.dumps({f"w{i}": {"dtype": "U8", "shape": [64], "data_offsets": [i * 64, i * 64 + 64]} for i in range(4)}).encode()
+        content, slow, said, out = len(header).to_bytes(8, "little") + header + bytes(range(256)), [], [], c_void_p()
+
+        @_c.ReadAt
+        def read_at(offset, to, size, user):
+            time.sleep(0.12 if slow else 0)
+            ctypes.memmove(to, content[offset:offset + size], size)
+            return 0
+
+        @_c.Progress
+        def progress(done, total, user):
+            said.append((done, total))
+            return 0
+
+        source = _c.Source(sizeof(_c.Source), b"x.safetensors", len(content), read_at)
+        self.assertEqual(c.reader_open_source(byref(source), None, byref(out)), 0)
+        slow.append(True)
+        call = _c.Call(sizeof(_c.Call), 1, progress)
+        for function, total in ((c.reader_read_many, 256), (c.reader_update_many, 512)):
+            memory = ctypes.create_string_buffer(256)
+            ranges = (_c.Range * 4)(*(_c.Range(i, 0, 0, 64, ctypes.addressof(memory) + i * 64) for i in range(4)))
+            said.clear()
+            self.assertEqual(function(out, byref(ranges), 4, sizeof(_c.Range), byref(call)), 0)
+            self.assertEqual(memory.raw, bytes(range(256)))
+            self.assertEqual({each[1] for each in said}, {total})
+            self.assertLessEqual(sorted(said)[-1][0], total)
+            self.assertEqual(said, sorted(said))
+        c.reader_free(out)
 
     def test_type(self):
         for given, wanted in (("float32", ("f32", 4)), ("torch.bfloat16", ("bf16", 2)), ("numpy.int8", ("i8", 1)),

@@ -92,8 +92,8 @@ struct WriterOptions : zts_writer_options {
   WriterOptions() { zts_writer_options_init(this, sizeof(zts_writer_options)); }
 };
 
-// Where the bytes of a writer go, in order. What a function throws comes out of the call of the writer. One
-// thread at a time calls them, not always the same one.
+// Where the bytes of a writer go, in order. What a function throws comes out of the call of the
+// writer. One thread at a time calls them, not always the same one.
 class Sink {
  public:
   virtual ~Sink() = default;
