@@ -269,9 +269,14 @@ Status Finder::CheckScaled(const Object& object) {
   const std::string_view name = object.name;
   for (const Rest& rest : kRests) {
     const auto module = Before(name, rest.suffix);
-    if (module && rest.method == method_ && (rest.type.empty() || Is(object, rest.type)) &&
-        !claims_.IsIgnored(name))
-      return Missing(std::string(*module) + std::string(rest.codes), "to which this belongs");
+    if (!module || rest.method != method_ || (!rest.type.empty() && !Is(object, rest.type)) ||
+        claims_.IsIgnored(name))
+      continue;
+    const std::string codes = std::string(*module) + std::string(rest.codes);
+    const Object* const there = Find(codes);
+    return there == nullptr
+               ? Missing(codes, "to which this belongs")
+               : Mistyped(*there, "what " + TensorContext(object.name) + " belongs to");
   }
   const bool words = method_ == "gptq" || method_ == "awq";  // whose codes are words
   const bool codes =

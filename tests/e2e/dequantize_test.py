@@ -531,6 +531,10 @@ class Refused(Base):
             half = {key: value for key, value in tensors.items() if key not in gone}
             with self.subTest(name=name, left=left):
                 self.refuse(self.write_model(other | half, config), INVALID, f"tensor '{left}': tensor '{needs}' is missing, to which this belongs")
+                if needs in ("m.weight_scale", "m.weight.absmax"):
+                    continue
+                half[needs] = ("F64", [1], bytes(8))
+                self.refuse(self.write_model(other | half, config), INVALID, f"tensor '{needs}': it is f64, not what tensor '{left}' belongs to")
 
     def test_what_comfyui_stores(self):
         """Under ModelOpt's names are codes and scales in other orders, and rotated ones: without a configuration only FP8 is read."""
