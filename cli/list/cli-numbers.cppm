@@ -39,8 +39,8 @@ StatusOr<std::vector<std::shared_ptr<const TensorStats>>> Measure(
     TensorSource& source, std::span<const std::uint32_t> objects, const Common& common);
 
 Json ToJson(const TensorStats& stats);
-// "2^-9 ▂▆█▃ 2^-6": a bar for each binary exponent, the most frequent the highest. Empty if all
-// numbers are zero.
+// "2^-9 ▂▆█▃ 2^-6": a bar for each binary exponent, the most frequent the highest. "≥2^31" is the
+// last one, and "≤2^-64" the first. Empty if all numbers are zero.
 std::string ExponentsText(const NumberStats& stats);
 // At most `digits` significant digits of a float; integers whole.
 std::string NumberText(const Number& number, int digits = 6);

@@ -276,8 +276,11 @@ std::string ExponentsText(const NumberStats& stats) {
     columns.back() += counts[at];
   }
   const std::uint64_t most = std::ranges::max(columns);
-  const auto power = [](std::size_t place) {
-    return "2^" + std::to_string(NumberStats::kLeastExponent + static_cast<int>(place));
+  const auto power = [&](std::size_t place) {  // what lies beyond is counted at the ends
+    return std::string(place == 0                   ? "≤"
+                       : place + 1 == counts.size() ? "≥"
+                                                    : "") +
+           "2^" + std::to_string(NumberStats::kLeastExponent + static_cast<int>(place));
   };
   std::string bars;
   for (const std::uint64_t count : columns) {

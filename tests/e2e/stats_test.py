@@ -153,6 +153,11 @@ class Stats(support.EndToEnd):
                           # one of 2^-2, none of 2^-1, two of 2^0, four of 2^1
                           f"2^-2 {BLOCKS[2]} {BLOCKS[4]}{BLOCKS[8]} 2^1"])
 
+        for values, ends in (([2.0**-100, 1], ("≤2^-64", "2^0")), ([2.0**-63, 2.0**40], ("2^-63", "≥2^31")), ([2.0**30, 2.0**29], ("2^29", "2^30"))):
+            path = self.safetensors("a.safetensors", {"w": ("F32", [2], numpy.array(values, "<f4").tobytes())})
+            line = self.succeed("inspect", "--stats", path).decode().splitlines()[2]
+            self.assertEqual(tuple(word for word in line.split() if "2^" in word), ends)
+
     def test_tied_tensors_are_read_once(self):
         data = numpy.arange(1 << 20, dtype="<f4").tobytes()
         names = [f"t{i}" for i in range(50)]
