@@ -57,7 +57,8 @@ class ValueComparer {
                       std::span<const std::byte> second) const;
 
  private:
-  enum class Numbers { kNone, kFloat, kInteger, kComplex };
+  // kLong: integers of 64 bits on one side, floats on the other.
+  enum class Numbers { kNone, kFloat, kInteger, kLong, kComplex };
   struct Side {
     std::string_view format;
     ElementType element;
@@ -75,11 +76,15 @@ class ValueComparer {
                     ValueCounts& counts) const;
   void CompareIntegers(std::uint64_t at, std::span<const std::byte> a, std::span<const std::byte> b,
                        ValueCounts& counts) const;
+  void CompareLongs(std::uint64_t at, std::span<const std::byte> a, std::span<const std::byte> b,
+                    Scratch& scratch, ValueCounts& counts) const;
   void CompareFloats(std::uint64_t at, std::span<const std::byte> a, std::span<const std::byte> b,
                      Scratch& scratch, ValueCounts& counts) const;
   void CompareComplex(std::uint64_t at, std::span<const std::byte> a, std::span<const std::byte> b,
                       Scratch& scratch, ValueCounts& counts) const;
   bool Within(double distance, double size) const;
+  // Counts two unequal numbers. True if they are the first that differ.
+  bool CountPair(std::uint64_t at, double distance, double size, ValueCounts& counts) const;
 
   Side sides_[2];
   Numbers numbers_ = Numbers::kNone;

@@ -107,9 +107,17 @@ void Widen(std::optional<double>& largest, double value) {
 
 using Whole = __int128;  // holds every u64 and i64, and what they differ by
 
-Whole LoadWhole(const std::byte* from, std::size_t width, bool is_signed) {
-  const std::uint64_t bits = zt::internal::LoadLittle(from, width), unused = 64 - 8 * width;
-  return is_signed ? Whole{static_cast<std::int64_t>(bits << unused) >> unused} : Whole{bits};
+Whole LoadWhole(const ElementType& element, std::span<const std::byte> bytes, std::size_t i) {
+  const std::size_t width = ByteWidth(element.dtype);
+  const std::uint64_t bits = zt::internal::LoadLittle(&bytes[i * width], width);
+  const std::uint64_t unused = 64 - 8 * width;
+  return IsSignedInt(element.dtype) ? Whole{static_cast<std::int64_t>(bits << unused) >> unused}
+                                    : Whole{bits};
+}
+
+// Not all of these are f64.
+bool IsLong(const ElementType& element) {
+  return element == ElementType{DType::kI64, ""} || element == ElementType{DType::kU64, ""};
 }
 
 Json ToJson(Whole value) {
@@ -180,7 +188,11 @@ std::optional<ValueComparer> ValueComparer::Make(const Object& first,
   const auto reals = [](Numbers numbers) {
     return numbers == Numbers::kFloat || numbers == Numbers::kInteger;
   };
-  made.numbers_ = a == b ? a : reals(a) && reals(b) ? Numbers::kFloat : Numbers::kNone;
+  const bool longs = IsLong(first_component.element) || IsLong(second_component.element);
+  made.numbers_ = a == b                   ? a
+                  : !reals(a) || !reals(b) ? Numbers::kNone
+                  : longs                  ? Numbers::kLong
+                                           : Numbers::kFloat;
   const std::uint64_t bytes[] = {first_component.bytes, second_component.bytes};
   const bool whole = bytes[0] % made.sides_[0].unit == 0 && bytes[1] % made.sides_[1].unit == 0;
   if (made.same_) {  // files, blocks, bools and what is cut short are compared by their bytes
@@ -230,24 +242,57 @@ void ValueComparer::CompareBytes(std::uint64_t at, std::span<const std::byte> a,
   }
 }
 
+bool ValueComparer::CountPair(std::uint64_t at, double distance, double size,
+                              ValueCounts& counts) const {
+  Widen(counts.largest, distance);
+  if (size > 0) Widen(counts.relative, distance / size);
+  counts.squares += distance * distance;
+  if (tolerance_ && Within(distance, size)) return false;
+  if (counts.differing++ > 0) return false;
+  counts.first = at;
+  return true;
+}
+
 void ValueComparer::CompareIntegers(std::uint64_t at, std::span<const std::byte> a,
                                     std::span<const std::byte> b, ValueCounts& counts) const {
-  const auto load = [&](const Side& side, std::span<const std::byte> bytes, std::size_t i) {
-    return LoadWhole(&bytes[i * side.unit], side.unit, IsSignedInt(side.element.dtype));
-  };
   for (std::size_t i = 0; i * sides_[0].unit < a.size(); ++i) {
-    const Whole x = load(sides_[0], a, i), y = load(sides_[1], b, i);
+    const Whole x = LoadWhole(sides_[0].element, a, i), y = LoadWhole(sides_[1].element, b, i);
     if (x == y) continue;
-    const double distance = static_cast<double>(x < y ? y - x : x - y);  // rounded once
-    const double size = static_cast<double>(y < 0 ? -y : y);
-    Widen(counts.largest, distance);
-    if (size > 0) Widen(counts.relative, distance / size);
-    counts.squares += distance * distance;
-    if (tolerance_ && Within(distance, size)) continue;
-    if (counts.differing++ > 0) continue;
-    counts.first = at + i;
+    const auto distance = static_cast<double>(x < y ? y - x : x - y);  // rounded once
+    if (!CountPair(at + i, distance, static_cast<double>(y < 0 ? -y : y), counts)) continue;
     counts.values[0] = ToJson(x);
     counts.values[1] = ToJson(y);
+  }
+}
+
+void ValueComparer::CompareLongs(std::uint64_t at, std::span<const std::byte> a,
+                                 std::span<const std::byte> b, Scratch& scratch,
+                                 ValueCounts& counts) const {
+  const std::size_t longs = IsLong(sides_[0].element) ? 0 : 1, count = ElementsIn(0, a.size());
+  scratch.x.resize(count);
+  Decode(longs == 0 ? 1 : 0, longs == 0 ? b : a, scratch.f32, scratch.x);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Whole whole = LoadWhole(sides_[longs].element, longs == 0 ? a : b, i);
+    const double other = scratch.x[i], cut = std::trunc(other);
+    bool first = false;
+    if (std::isnan(other)) {
+      ++counts.nan;
+      first = counts.differing++ == 0;
+      if (first) counts.first = at + i;
+    } else {
+      const double distance =  // rounded, and never to 0
+          std::abs(cut) < 0x1p100
+              ? std::abs(static_cast<double>(whole - static_cast<Whole>(cut)) - (other - cut))
+              : std::abs(other);
+      const bool zero = distance == 0 && std::signbit(other) && whole == 0;
+      if (distance == 0 && (!zero || tolerance_)) continue;
+      counts.zeros += zero ? 1 : 0;
+      first = CountPair(at + i, distance, std::abs(longs == 0 ? other : static_cast<double>(whole)),
+                        counts);
+    }
+    if (!first) continue;
+    counts.values[longs] = ToJson(whole);
+    counts.values[1 - longs] = NumberJson(other);
   }
 }
 
@@ -361,6 +406,9 @@ ValueCounts ValueComparer::Compare(std::uint64_t at, std::span<const std::byte> 
         break;
       case Numbers::kInteger:
         CompareIntegers(at + done, a, b, counts);
+        break;
+      case Numbers::kLong:
+        CompareLongs(at + done, a, b, scratch, counts);
         break;
       case Numbers::kComplex:
         CompareComplex(at + done, a, b, scratch, counts);

@@ -223,6 +223,35 @@ class Diff(support.EndToEnd):
         self.assertEqual((result["largest_error"], result["relative_error"]), ({"value": row["largest"], "tensor": "w"},
                                                                    {"value": row["relative"], "tensor": "w"}))
 
+    def test_integers_that_no_float_holds(self):
+        """They are compared with floats as they are, not rounded to f64."""
+        inf, nan = float("inf"), float("nan")
+        for code, whole, float_code, other, largest in (
+                ("q", 2**53 + 1, "d", 2.0**53, 1), ("q", 2**53, "d", 2.0**53, None), ("q", 2**63 - 1, "d", 2.0**63, 1),
+                ("q", -2**63, "d", -2.0**63, None), ("Q", 2**64 - 1, "f", 2.0**64, 1), ("Q", 2**63 + 2**39, "f", 2.0**63, 2.0**39),
+                ("q", 3, "d", 3.5, 0.5), ("q", -3, "d", -2.5, 0.5), ("Q", 0, "d", 5e-324, 5e-324), ("q", 7, "d", 1e300, 1e300),
+                ("q", 7, "d", -inf, "inf"), ("q", 7, "d", nan, nan), ("q", 0, "d", -0.0, 0), ("Q", 0, "f", 0.0, None)):
+            long = ({"q": "I64", "Q": "U64"}[code], [1], struct.pack("<" + code, whole))
+            real = ({"d": "F64", "f": "F32"}[float_code], [1], struct.pack("<" + float_code, other))
+            for first, second in ((long, real), (real, long)):
+                with self.subTest(whole=whole, other=other, first=first[0]):
+                    a, b = (self.put_tensors(f"{side}.safetensors", {"w": each}) for side, each in ((1, first), (2, second)))
+                    rows = {row["kind"]: row for row in self.differences(a, b)}
+                    self.assertEqual("values" not in rows, rows["dtype"].get("equal_values", False))
+                    self.assertEqual("values" not in rows, largest is None)
+                    if largest is None:
+                        continue
+                    row = rows["values"]
+                    self.assertEqual(row["differing"], 1)
+                    self.assertEqual(row[("first", "second")[first is real]], whole)
+                    self.assertEqual(row[("second", "first")[first is real]], str(other) if other in (inf, -inf) or other != other else other)
+                    self.assertEqual(row.get("largest"), None if other != other else largest)
+                    self.assertEqual((row.get("nan", 0), row.get("zeros", 0)), (int(other != other), int(largest == 0)))
+                    # A tolerance of 1 takes what is off by 1, and zeros of both signs.
+                    within = "values" not in {row["kind"] for row in json.loads(self.expect(
+                        DIFFERS, "diff", "--json", "--atol", "1", a, b).stdout)["differences"]}
+                    self.assertEqual(within, largest in (0, 0.5, 1, 5e-324))
+
     def test_nan_and_signs_of_zero_by_name(self):
         nan1, nan2 = struct.pack("<I", 0x7fc00000), struct.pack("<I", 0xffc00001)
         f = lambda *v: struct.pack(f"<{len(v)}f", *v)
