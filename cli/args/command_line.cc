@@ -526,7 +526,8 @@ int RunParsed(const Args& args) {
   if (args.help) return Done(args, Print(args.json ? HelpJson(args) : HelpText(command)));
   const int status = command->run(args);
   std::vector<std::string> unused;
-  if (command->bit != kConvert && !args.base.empty() && args.used_bases->empty())
+  const bool makes_delta = command->bit == kConvert && args.to != "safetensors";
+  if (!makes_delta && !args.base.empty() && args.used_bases->empty())
     unused.emplace_back("--base: no input is a delta");
   const auto has_variants = [&](const std::string& input) {
     return IsUrl(input) || args.store->IsFolder(input);

@@ -240,7 +240,8 @@ class Delta(support.EndToEnd):
         self.succeed("convert", new, "-o", self.path("whole.zt"), "-q")
         self.assertNotIn("model_checked", self.json("verify", "--json", self.path("whole.zt")))
         self.expect(USAGE, "verify", self.path("d.zt"), "--base", new, says="it is not the base of any delta here")
-        self.assertIn(b"no input is a delta", self.expect(0, "diff", new, new, "--base", old).stderr)
+        for words in (("diff", new, new), ("convert", new, "--to", "safetensors", "-o", f"{self.path('plain')}/")):
+            self.assertIn(b"no input is a delta", self.expect(0, *words, "--base", old).stderr)
 
     def test_the_example_reads_it(self):
         rng = numpy.random.default_rng(8)
