@@ -321,6 +321,14 @@ StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
   ZT_RETURN_IF_ERROR(CheckNoCodes(*set, source, out));
   ZT_RETURN_IF_ERROR(CheckNoOtherCodes(source, out));
   if (set->Has(Kind::kDequantize)) set->unscaled = UnscaledIn(source, out);
+  const Value* const gguf = FindMember(out.attributes, "gguf");
+  if (gguf != nullptr && set->Has(Kind::kRename)) {
+    NewNames names;
+    for (const PlannedObject& planned : out.objects)
+      names.emplace(source.objects()[planned.components[0].source.object].name,
+                    planned.object->name);
+    SetMember(out.attributes, "gguf", RenamedInGguf(*gguf, names));
+  }
   for (const auto& [key, value] : set->attributes) SetMember(out.attributes, key, value);
   if (const Status wrong = CheckExpressible(set->attributes, plan.spec);
       !set->attributes.empty() && !wrong.ok())

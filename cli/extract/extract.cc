@@ -161,14 +161,12 @@ StatusOr<std::string> FileName(std::string_view tensor) {
 
 StatusOr<std::vector<NamedLayout>> LayOutFolder(const TensorSource& source,
                                                 const std::vector<std::uint32_t>& selected) {
-  const auto original = WithOriginalShapes(source);
-  const TensorSource& shaped = original != nullptr ? *original : source;
   std::vector<NamedLayout> outputs;
   for (const std::uint32_t index : selected) {
     ZT_ASSIGN_OR_RETURN(std::string name, FileName(source.objects()[index].name));
     const bool sparse = IsSparse(source.objects()[index].format);
     name += sparse ? ".npz" : ".npy";
-    auto layout = sparse ? PlanNpz(shaped, std::vector{index}) : PlanNpy(shaped, index);
+    auto layout = sparse ? PlanNpz(source, std::vector{index}) : PlanNpy(source, index);
     if (!layout.ok()) return layout.status();
     layout->warnings.clear();
     outputs.push_back({std::move(name), *std::move(layout)});
@@ -252,6 +250,8 @@ Status Extract(const Args& args) {
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get()));
   if (file) return ExtractFile(args, *source, *file);
   ZT_ASSIGN_OR_RETURN(const Target target, std::move(wanted));
+  if (target.format != nullptr && target.format->name != "gguf")
+    source = WithOriginalShapes(std::move(source));
   std::optional<FilesRead> read;  // before rules leave out some
   if (target.folder && args.force && TheStore().IsFolder(args.output))
     read.emplace(args, source.get(), ShardsOfRoots(args));

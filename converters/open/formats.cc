@@ -42,40 +42,34 @@ std::string Listed(const std::vector<std::string>& names) {
   return names.size() > 5 ? out + " and " + std::to_string(names.size() - 5) + " more" : out;
 }
 
-// The declarations of a source, with other shapes.
-class Declarations final : public TensorSource {
- public:
-  Declarations(const TensorSource& source, const std::map<std::string_view, Shape>& shapes) {
-    objects_ = source.objects();
-    attributes_ = source.attributes();
-    for (Object& object : objects_) {
-      const auto found = shapes.find(object.name);
-      if (found != shapes.end() && object.format == "dense" &&
-          ElementCount(found->second) == ElementCount(object.shape))
-        object.shape = found->second;
-    }
-  }
-  std::string_view format() const override { return "declarations"; }
-  Status Read(ComponentId, std::uint64_t, std::span<std::byte>) override {
-    return Unsupported("declarations have no bytes");
-  }
-};
+// The keys of a GGUF under which ComfyUI's tools note the shape of a tensor, whose name follows.
+constexpr std::string_view kOriginalShape = "comfy.gguf.orig_shape.";
+
+// The pairs of metadata in the attribute "gguf"; empty if it is another value.
+Value::Array PairsOf(const Value& record) {
+  const Value::Map* const map = record.AsMap();
+  const Value* const pairs = map == nullptr ? nullptr : FindMember(*map, "kv");
+  return pairs == nullptr || pairs->AsArray() == nullptr ? Value::Array() : *pairs->AsArray();
+}
+
+// The name of the tensor whose shape a pair notes; nullopt if it is another pair.
+std::optional<std::string_view> ShapedBy(const Value& pair) {
+  const Value::Array* const parts = pair.AsArray();
+  const std::string* const key =
+      parts == nullptr || parts->empty() ? nullptr : parts->front().AsString();
+  if (key == nullptr || !key->starts_with(kOriginalShape)) return std::nullopt;
+  return std::string_view(*key).substr(kOriginalShape.size());
+}
 
 }  // namespace
 
-std::unique_ptr<TensorSource> WithOriginalShapes(const TensorSource& source) {
-  constexpr std::string_view kShape = "comfy.gguf.orig_shape.";
-  const Value* const record = FindMember(source.attributes(), "gguf");
-  const Value::Map* const map = record == nullptr ? nullptr : record->AsMap();
-  const Value* const pairs = map == nullptr ? nullptr : FindMember(*map, "kv");
-  std::map<std::string_view, Shape> shapes;
-  if (pairs == nullptr || pairs->AsArray() == nullptr) return nullptr;
-  for (const Value& pair : *pairs->AsArray()) {
+std::unique_ptr<TensorSource> WithOriginalShapes(std::unique_ptr<TensorSource> source) {
+  const Value* const record = FindMember(source->attributes(), "gguf");
+  std::map<std::string, Shape, std::less<>> shapes;
+  for (const Value& pair : record == nullptr ? Value::Array() : PairsOf(*record)) {
+    const auto name = ShapedBy(pair);
     const Value::Array* const parts = pair.AsArray();  // key, "array", [type, numbers]
-    if (parts == nullptr || parts->size() != 3 || (*parts)[0].AsString() == nullptr ||
-        !(*parts)[0].AsString()->starts_with(kShape))
-      continue;
-    const Value::Array* const typed = (*parts)[2].AsArray();
+    const Value::Array* const typed = name && parts->size() == 3 ? (*parts)[2].AsArray() : nullptr;
     const Value::Array* const sizes =
         typed == nullptr || typed->size() != 2 ? nullptr : (*typed)[1].AsArray();
     Shape shape;
@@ -83,10 +77,47 @@ std::unique_ptr<TensorSource> WithOriginalShapes(const TensorSource& source) {
       if (const std::uint64_t* number = size.AsUint()) shape.push_back(*number);
     }
     if (sizes != nullptr && shape.size() == sizes->size() && shape.size() <= kMaxRank)
-      shapes.emplace(std::string_view(*(*parts)[0].AsString()).substr(kShape.size()), shape);
+      shapes.emplace(*name, std::move(shape));
   }
-  if (shapes.empty()) return nullptr;
-  return std::make_unique<Declarations>(source, shapes);
+  if (shapes.empty()) return source;
+  auto shaped = std::make_unique<RegroupedSource>(std::move(source));
+  const std::vector<Object>& objects = shaped->inner().objects();
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    Object object = objects[i];
+    const auto found = shapes.find(object.name);
+    const bool plain = object.format == "dense" || object.format.starts_with("gguf.");
+    if (plain && found != shapes.end() && ElementCount(found->second) == ElementCount(object.shape))
+      object.shape = found->second;
+    shaped->Keep(i, std::move(object));
+  }
+  return shaped;
+}
+
+Value RenamedInGguf(const Value& record, const NewNames& names) {
+  if (record.AsMap() == nullptr) return record;
+  Value::Map map = *record.AsMap();
+  Value::Array pairs, tensors;
+  for (const Value& pair : PairsOf(record)) {
+    const auto name = ShapedBy(pair);
+    const auto found = name ? names.find(*name) : names.end();
+    if (name && found == names.end()) continue;
+    Value::Array parts = name ? *pair.AsArray() : Value::Array();
+    if (name) parts.front() = std::string(kOriginalShape) + std::string(found->second);
+    pairs.push_back(name ? Value(std::move(parts)) : pair);
+  }
+  const Value* const listed = FindMember(map, "tensors");
+  for (const Value& entry :
+       listed == nullptr || listed->AsArray() == nullptr ? Value::Array() : *listed->AsArray()) {
+    Value::Array parts = entry.AsArray() == nullptr ? Value::Array() : *entry.AsArray();
+    const std::string* const name = parts.empty() ? nullptr : parts.front().AsString();
+    const auto found = name == nullptr ? names.end() : names.find(*name);
+    if (found == names.end()) continue;
+    parts.front() = found->second;
+    tensors.emplace_back(std::move(parts));
+  }
+  SetMember(map, "kv", std::move(pairs));
+  SetMember(map, "tensors", std::move(tensors));
+  return map;
 }
 
 std::vector<std::string> NumpyLosses(const TensorSource& source,
@@ -125,9 +156,8 @@ StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,
   const bool warns = !metadata.empty() && !says;
   const bool adds = warns || !stated;
   if (adds) metadata.emplace_back(kFor, kForTorch);
-  const auto original = WithOriginalShapes(source);
   ZT_ASSIGN_OR_RETURN(FileLayout layout,
-                      PlanSafetensors(original ? *original : source, selected,
+                      PlanSafetensors(source, selected,
                                       stated || adds ? std::optional<SafetensorsMetadata>(metadata)
                                                      : std::nullopt));
   if (warns) {
@@ -173,8 +203,7 @@ StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
 
 StatusOr<FileLayout> PlanNpzFile(const TensorSource& source,
                                  const std::vector<std::uint32_t>& selected) {
-  const auto original = WithOriginalShapes(source);
-  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpz(original ? *original : source, selected));
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpz(source, selected));
   layout.warnings = NumpyLosses(source, selected);
   return layout;
 }
@@ -186,8 +215,7 @@ StatusOr<FileLayout> PlanNpyFile(const TensorSource& source,
                            std::to_string(selected.size()) +
                            "; name one, or write to a folder or .npz");
   }
-  const auto original = WithOriginalShapes(source);
-  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpy(original ? *original : source, selected[0]));
+  ZT_ASSIGN_OR_RETURN(FileLayout layout, PlanNpy(source, selected[0]));
   layout.warnings = NumpyLosses(source, selected);
   return layout;
 }

@@ -77,9 +77,15 @@ bool IsTorchName(std::string_view file);
 inline constexpr std::string_view kNoTorch =
     "PyTorch files are not written; write .safetensors, which torch users load";
 
-// A source with the shapes that ComfyUI's tools note in a GGUF for tensors which they reshaped to fit
-// it ("comfy.gguf.orig_shape.NAME"); null if there are none.
-std::unique_ptr<TensorSource> WithOriginalShapes(const TensorSource& source);
+// The source, with the shapes that ComfyUI's tools note in a GGUF for tensors which they reshaped to
+// fit it ("comfy.gguf.orig_shape.NAME").
+std::unique_ptr<TensorSource> WithOriginalShapes(std::unique_ptr<TensorSource> source);
+
+// New names of tensors, by their own.
+using NewNames = std::unordered_map<std::string_view, std::string_view>;
+// The attribute "gguf" once tensors have new names: `names` are of all that are left. What it says of
+// others is left out.
+Value RenamedInGguf(const Value& record, const NewNames& names);
 
 // Lays out a safetensors file of these objects. The attributes of the source become its metadata.
 StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,

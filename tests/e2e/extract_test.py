@@ -441,6 +441,33 @@ class Gguf(support.EndToEnd):
             self.assertEqual({each["name"]: tuple(each["shape"]) for each in listed}, want)
             self.succeed("extract", "-f", given, "-o", "out.gguf")
             self.assertEqual(self.path("out.gguf").read_bytes(), source.read_bytes())
+        # With other names, also those of others, in whichever run; and without the metadata.
+        self.succeed("convert", source, "--rename", "s/^/m./", "-o", "renamed.zt")
+        self.succeed("extract", "renamed.zt", "-o", "renamed.gguf")
+        swap = ("--rename", "s/a/t/", "--rename", "s/b/a/", "--rename", "s/t/b/")
+        swapped = {"b": want["a"], "a": want["b"], "c": (), "d": (3,)}
+        for given, options, shapes in [(source, ("--rename", "s/^/m./"), {f"m.{name}": size for name, size in want.items()}),
+                                       ("renamed.zt", (), {f"m.{name}": size for name, size in want.items()}),
+                                       ("renamed.gguf", ("--rename", "s/^m.//"), want), (source, swap, swapped),
+                                       (source, ("--exclude", "b", "--rename", "s/a/b/"), {"b": want["a"], "c": (), "d": (3,)}),
+                                       (source, ("--unset", "gguf"), want)]:
+            with self.subTest(given=given, options=options):
+                self.succeed("extract", "-f", given, *options, "-o", "m.npz")
+                with numpy.load(self.path("m.npz")) as arrays:
+                    self.assertEqual({name: arrays[name].shape for name in arrays}, shapes)
+        self.succeed("convert", source, "--to", "safetensors", "--no-metadata", "-o", "plain/")
+        listed = self.json("inspect", "--json", "plain/")["objects"]
+        self.assertEqual({each["name"]: tuple(each["shape"]) for each in listed}, want)
+
+    def test_the_type_of_most_tensors_once_they_have_other_names(self):
+        """general.file_type is corrected, as it is for tensors that keep their names."""
+        key = struct.pack("<Q", 17) + b"general.file_type" + struct.pack("<I", 4)
+        plain = self.make_gguf([("a", [32], 2, bytes(18))])
+        head = plain[:16] + struct.pack("<Q", 1) + key + struct.pack("<I", 2) + plain[24:24 + 8 + 1 + 4 + 8 + 12]
+        source = self.put("in.gguf", head + bytes(-len(head) % 32) + plain[-32:])
+        for options in ((), ("--rename", "s/a/b/")):
+            self.succeed("extract", "-f", source, "--dequantize", "f16", *options, "-o", "out.gguf")
+            self.assertIn(key + struct.pack("<I", 1), self.path("out.gguf").read_bytes())
 
     def test_a_tensor_of_unknown_type_is_listed_and_can_be_left_out(self):
         source = self.put("in.gguf", self.make_gguf([
