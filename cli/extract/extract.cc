@@ -116,6 +116,24 @@ void NoteFiles(const Args& args, const TensorSource& source) {
        " left out; -o DIR/ --to safetensors writes the whole folder");
 }
 
+// A warning of the files of a folder that are not read and have names of weights; else empty.
+StatusOr<std::string> WeightsLeftOut(const Args& args, const TensorSource& source) {
+  if (source.format() == "zt" || !args.names.empty()) return std::string();  // see NoteFiles
+  ZT_ASSIGN_OR_RETURN(const std::vector<FileEntry> files, ListFiles(source.objects()));
+  NameList names;
+  std::size_t count = 0;
+  for (const FileEntry& file : files) {
+    if (!IsNamedLikeWeights(file.path)) continue;
+    names.Add(file.path);
+    ++count;
+  }
+  if (count == 0) return std::string();
+  return names.ToString() +
+         (count == 1 ? " is left out, whether or not it holds weights; name it"
+                     : " are left out, whether or not they hold weights; name them") +
+         ", or write the whole folder with -o DIR/ --to safetensors";
+}
+
 // ---- a folder -----------------------------------------------------------------------------------
 
 // Leaves room for a suffix and for the extra characters of a temporary file, within the 255 bytes
@@ -214,6 +232,8 @@ Status WriteTensors(const Args& args, const Target& target, TensorSource& source
   ZT_ASSIGN_OR_RETURN(const std::vector<NamedLayout> outputs,
                       WithFile(std::move(laid_out), args.file()));
   std::vector<std::string> warnings = WordedWarnings(args, source);
+  ZT_ASSIGN_OR_RETURN(std::string left_out, WeightsLeftOut(args, source));
+  if (!left_out.empty()) warnings.push_back(std::move(left_out));
   for (const NamedLayout& output : outputs)
     std::ranges::copy(output.layout.warnings, std::back_inserter(warnings));
   WarnAll(args, warnings);

@@ -452,6 +452,13 @@ class Folders(support.EndToEnd):
             self.assertEqual(b"llama.cpp cannot load the output" in process.stderr, name == "x.gguf")
         expected = make_safetensors.read(folder / "model.safetensors")
         self.assertEqual(make_safetensors.read(self.path("x.safetensors")), expected)
+        # Weights that are files of the model are no tensors of it.
+        sentences = self.made("sentences", make_folders.sentences)
+        told = b"warning: 2_Dense/model.safetensors is left out, whether or not it holds weights; name it, or write the whole folder with "
+        for words, warns in ((["x.safetensors"], True), (["npy2/"], True), (["x.npz"], True), (["x.npz", "--files", "none"], False),
+                             (["both/", "--to", "safetensors"], False)):
+            process = self.expect(DONE, "extract", sentences, "-f", "-o", str(self.folder) + "/" + words[0], *words[1:])
+            self.assertEqual(told in process.stderr, warns, words)
 
     # ---- everywhere ----
 
