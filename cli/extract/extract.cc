@@ -265,6 +265,7 @@ Status Extract(const Args& args) {
   if (wanted.ok() && !wanted->folder) ZT_RETURN_IF_ERROR(CheckOutput(args.output, args.force));
   ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source,
                       rules.Open(args, args.inputs, args.source_options(), true));
+  if (args.names.empty()) WarnOfOtherShards(args.inputs, *source);
   ZT_ASSIGN_OR_RETURN(const std::optional<FileEntry> file, NamedFile(*source, args));
   if (file || (wanted.ok() && !wanted->folder))
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.get()));

@@ -116,7 +116,10 @@ Status CheckIsNoInput(const Args& args, const TensorSource* source) {
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {
   std::vector<std::string> names;
   for (const std::string& path : paths) names.push_back(fs::path(path).filename().string());
-  for (const std::string_view suffix : {".safetensors", ".bin"}) {
+  for (const std::string& file : source.other_files()) {  // a split GGUF is read whole
+    if (file.ends_with(".gguf")) names.push_back(fs::path(file).filename().string());
+  }
+  for (const std::string_view suffix : {".safetensors", ".bin", ".zt", ".gguf"}) {
     const Status whole = CheckSets(names, suffix, "the inputs leave out shards");
     if (!whole.ok()) source.AddWarning(Fact(whole));
   }

@@ -363,6 +363,18 @@ class Folders(support.EndToEnd):
             warnings = [line for line in done.stderr.decode().splitlines() if "warning" in line]
             self.assertEqual(warnings, [] if says is None else [
                 f"ztstream: warning: the inputs leave out shards {says} of 'model-*-of-00003.safetensors'; the checkpoint is not whole"])
+        # Whatever the output, and in other formats: a shard of .zt files, and a GGUF that does not say that it is split.
+        self.succeed("convert", self.path("s"), "--shards", "3", "-o", self.path("s/m.zt"), "-q")
+        self.succeed("extract", self.path("s") / names[0], "-o", self.path("s/m-00001-of-00003.gguf"), "-q")
+        told = b"warning: the inputs leave out shards 00002, 00003 of 'm"
+        for name in (names[0], "m-00001-of-00003.zt", "m-00001-of-00003.gguf"):
+            for words, warns in ((["convert", "-o", "x.zt"], True), (["convert", "--to", "safetensors", "-o", "x/"], True),
+                                 (["extract", "-o", "x.npz"], True), (["extract", "w0", "-o", "x.npz"], False)):
+                shutil.rmtree(self.path("x"), ignore_errors=True)
+                done = self.expect(DONE, words[0], f"s/{name}", "-f", *words[1:])
+                self.assertEqual(told in done.stderr, warns, (name, words))
+        for whole in (["s/m.zt.index.json"], [f"s/m-{i:05}-of-00003.zt" for i in (1, 2, 3)]):
+            self.assertNotIn(b"leave out", self.expect(DONE, "convert", *whole, "-f", "-o", "x.zt").stderr)
         arrays = self.path("a")
         arrays.mkdir()
         numpy.save(arrays / "x.npy", numpy.zeros(2, "<f4"))
