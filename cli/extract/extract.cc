@@ -287,7 +287,11 @@ Status Extract(const Args& args) {
   }
   if (target.disk_delta) return WriteDiskFolder(args, *source, changed);
   ZT_ASSIGN_OR_RETURN(const std::vector<std::uint32_t> selected, Select(*source, args));
-  if (target.checkpoint) return RestoreFolder(args, *source, selected, changed);
+  if (target.checkpoint) {
+    ZT_RETURN_IF_ERROR(RestoreFolder(args, *source, selected, changed));
+    NoteLeftOut(args);
+    return OkStatus();
+  }
   NoteFiles(args, *source);
   return WriteTensors(args, target, *source, selected, read ? &*read : nullptr, changed);
 }

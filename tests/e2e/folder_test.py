@@ -155,6 +155,13 @@ class Folders(support.EndToEnd):
         self.assertIn(f"{len(expected) + 1} files are left out; -v tells which and why".encode(), process.stderr)
         process = self.run_program("convert", folder, "-o", self.path("m.zt"), "-f", "-v", "--from", "safetensors")
         self.assertIn(b"old.zt: left out: " + made.encode(), process.stderr)
+        # A folder that is written at once lacks the same files, of several inputs all.
+        more = self.put("more.safetensors", make_safetensors.encode({"more": ("U8", [1], b"m")}))
+        for inputs, command, count in (([folder], "convert", len(expected) + 1), ([folder], "extract", len(expected) + 1),
+                                       ([folder, more], "convert", len(expected) + 1 + len(self.paths(self.path("m.zt"))))):
+            shutil.rmtree(self.path("out"), ignore_errors=True)
+            process = self.expect(DONE, command, *inputs, "--from", "safetensors", "--to", "safetensors", "-o", f"{self.path('out')}/")
+            self.assertIn(f"ztstream: {count} files are left out; -v tells which and why".encode(), process.stderr)
 
     def paths(self, model):
         return [each["attributes"]["path"] for each in json.loads(self.succeed("inspect", "--json", model)).get("files", [])]
