@@ -126,6 +126,10 @@ def delta_jobs(old, new):
     for options in ((), ("--zstd",), ("--zstd=planes",), ("--spec", "1.2"), ("--digest", "sha256", "-T", "2")):
         make = [("convert", old, "-o", "old.zt"), ("convert", new, "--base", "old.zt", "-o", "d.zt", *options)]
         yield "pairs", [*make, *back]
+        same = "--include", "glob:*.*"  # the tensors that both have
+        yield "pairs", [("convert", old, "-o", "now.zt", *same), ("extract", "now.zt", "-o", "now.safetensors"),
+                        ("convert", new, "--base", "now.zt", "-o", "d.zt", *same, *options), ("apply", "d.zt", "now.safetensors"),
+                        ("apply", "d.zt", "now.zt"), ("diff", "--json", "now.zt", "now.safetensors")]
         yield "pairs", [*make, ("convert", old, "--base", "d.zt", "-o", "e.zt", *options), ("convert", "e.zt", "-o", "again.zt")]
     for options in ((), ("--rtol", "0.01"), ("--atol", "1e-4", "--rtol", "1e-3")):
         yield "pairs", [("diff", "--json", *options, old, new), ("diff", *options, new, old)]
