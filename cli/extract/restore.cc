@@ -39,7 +39,7 @@ struct FolderPlan {
 
 // The files of which the model's attribute keeps the headers; what they do not hold stays in
 // `selected`. If that has to be in them, there are none, and `why` says what is in the way.
-StatusOr<std::vector<NamedLayout>> PlanAgain(const TensorSource& source, Selection& selected,
+StatusOr<std::vector<NamedLayout>> PlanAgain(TensorSource& source, Selection& selected,
                                              const std::vector<WeightFile>& files,
                                              std::string& why) {
   std::unordered_map<std::string_view, std::uint32_t, zt::internal::NameHash> by_name;

@@ -44,6 +44,23 @@ bool IsSame(const Object& stated, const Object& object) {
          object.components[0].bytes == stated.components[0].bytes;
 }
 
+// True if two tensors of one size have the same bytes, as they had where the header has them once.
+StatusOr<bool> AreTied(TensorSource& source, ComponentId one, ComponentId two) {
+  const auto identity = source.identity(one);
+  if (identity && identity == source.identity(two)) return true;
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  const std::uint64_t bytes = source.objects()[one.object].components[0].bytes;
+  std::vector<std::byte> first(std::min(bytes, kPiece)), second(first.size());
+  for (std::uint64_t at = 0; at < bytes; at += first.size()) {
+    first.resize(std::min(bytes - at, kPiece));
+    second.resize(first.size());
+    ZT_RETURN_IF_ERROR(AtTensor(source, one, source.Read(one, at, first)));
+    ZT_RETURN_IF_ERROR(AtTensor(source, two, source.Read(two, at, second)));
+    if (first != second) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 StatusOr<std::vector<std::byte>> ReadSafetensorsHeader(ByteSource& bytes) {
@@ -59,8 +76,7 @@ StatusOr<std::vector<std::byte>> ReadSafetensorsHeader(ByteSource& bytes) {
   return header;
 }
 
-StatusOr<FileLayout> PlanSafetensorsAgain(const TensorSource& source,
-                                          std::span<const std::byte> header,
+StatusOr<FileLayout> PlanSafetensorsAgain(TensorSource& source, std::span<const std::byte> header,
                                           const FindObject& find) {
   if (header.size() < kLengthBytes ||
       internal::LoadLittle(header.data(), kLengthBytes) != header.size() - kLengthBytes) {
@@ -79,7 +95,13 @@ StatusOr<FileLayout> PlanSafetensorsAgain(const TensorSource& source,
                                 " is missing, or differs from the header");
     }
     const Extent extent = *stated->extent({i, 0});
-    if (extent.length > 0 && before == extent) continue;  // tied
+    if (extent.length > 0 && before == extent) {
+      const ComponentId kept = layout.pieces.back().source;
+      ZT_ASSIGN_OR_RETURN(const bool tied, AreTied(source, kept, {*index, 0}));
+      if (tied) continue;
+      return FailedPrecondition(TensorContext(wanted.name) + " no longer has the bytes of " +
+                                TensorContext(source.objects()[kept.object].name));
+    }
     before = extent;
     layout.pieces.push_back({.source = {*index, 0}, .bytes = extent.length});
     layout.bytes += extent.length;

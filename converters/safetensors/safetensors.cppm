@@ -53,9 +53,9 @@ StatusOr<std::vector<std::byte>> ReadSafetensorsHeader(ByteSource& bytes);
 using FindObject = std::function<std::optional<std::uint32_t>(std::string_view name)>;
 
 // Plans the file that had this header, byte for byte. kFailedPrecondition if the source lacks one
-// of its tensors with the same type, shape and size; kDataLoss if it is no header.
-StatusOr<FileLayout> PlanSafetensorsAgain(const TensorSource& source,
-                                          std::span<const std::byte> header,
+// of its tensors with the same type, shape and size, or has other bytes for one whose range was that
+// of another; kDataLoss if it is no header.
+StatusOr<FileLayout> PlanSafetensorsAgain(TensorSource& source, std::span<const std::byte> header,
                                           const FindObject& find);
 
 }  // namespace zt

@@ -11,7 +11,7 @@ import delta_test
 import disk_delta
 import make_safetensors
 import support
-from support import EXISTS, INVALID, UNSUPPORTED, USAGE
+from support import DONE, EXISTS, INVALID, UNSUPPORTED, USAGE
 
 COUNT = int(os.environ.get("ZT_COUNT", "60"))
 NEW = "weight_v000001"
@@ -157,6 +157,23 @@ class DiskDelta(support.EndToEnd):
         self.assertEqual(self.entries(self.path("s4")), [disk_delta.INDEX])
         self.succeed("convert", self.path("s4"), "--base", paths[3], "-o", out, "-fq", "--no-metadata")
         self.same(out, self.path("ref.zt"))
+
+    def test_what_was_tied_in_the_base_is_written_apart(self):
+        """The folder is that of the base; where its file had two tensors once, the new one has both."""
+        old = {"a": ("F32", [2], b"a" * 8), "c": ("U8", [1], b"c")}
+        self.put("weight_v000000/model.safetensors", make_safetensors.encode(old, ties={"b": "a"}))
+        self.put("weight_v000000/config.json", b"{}")
+        for again in (b"a" * 8, b"b" * 8):
+            new = {**old, "a": ("F32", [2], b"b" * 8), "b": ("F32", [2], again)}
+            source = self.put("new.safetensors", make_safetensors.encode(new))
+            shutil.rmtree(self.path(NEW), ignore_errors=True)
+            self.succeed("convert", source, "--base", "weight_v000000", "--to", "disk-delta", "-o", f"{NEW}/")
+            self.succeed("convert", NEW, "-f", "-o", "m.zt")
+            for command in (["convert", NEW], ["extract", "m.zt"]):
+                shutil.rmtree(self.path("out"), ignore_errors=True)
+                said = self.expect(DONE, *command, "--to", "safetensors", "-o", "out/").stderr
+                self.assertEqual(b"tensor 'b' no longer has the bytes of tensor 'a'" in said, again == b"a" * 8)
+                self.assertEqual(make_safetensors.read(self.path("out/model.safetensors"))[0], make_safetensors.read(source)[0])
 
     def test_shards_of_another_step_are_not_kept(self):
         """Two steps from one base change the same tensors: shards of the first are no shards of the second."""
