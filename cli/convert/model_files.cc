@@ -59,12 +59,12 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
   const Value* const weights = FindMember(plan.attributes, kFolderAttribute);
   if (weights == nullptr) return lines;
   const std::vector<std::string_view> how = Changes(source, plan);
-  if (how.empty()) return lines;
+  if (how.empty() && plan.attributes == source.attributes()) return lines;
   if (CountFiles(plan) == plan.objects.size()) return lines;  // an error: no tensor is left
   if (Value changed = WithoutHeaders(*weights); changed != *weights) {
     SetMember(plan.attributes, kFolderAttribute, std::move(changed));
     lines.emplace_back(
-        "tensors are " + Joined(how, "or") +
+        (how.empty() ? "attributes are changed" : "tensors are " + Joined(how, "or")) +
         ", so 'ztstream extract' will write new files of weights instead of the original ones");
   }
   return lines;

@@ -53,7 +53,7 @@ StatusOr<std::vector<NamedLayout>> PlanAgain(TensorSource& source, Selection& se
       continue;
     }
     if (file.header.empty()) {
-      why = "a conversion changed tensors";
+      why = "a conversion changed tensors or attributes";
       return std::vector<NamedLayout>();
     }
     const auto find = [&](std::string_view name) -> std::optional<std::uint32_t> {
@@ -245,7 +245,9 @@ StatusOr<FolderPlan> MakeFolderPlan(const Args& args, TensorSource& source, Sele
   ZT_ASSIGN_OR_RETURN(plan.files, ListFiles(source.objects()));
   ZT_ASSIGN_OR_RETURN(const std::vector<WeightFile> known,
                       FindWeightFiles(source.attributes(), plan.files));
-  std::string why = args.shard_size != 0 ? "--shard-size cuts them anew" : "";
+  std::string why = args.shard_size != 0                       ? "--shard-size cuts them anew"
+                    : !args.set.empty() || !args.unset.empty() ? "their metadata is changed"
+                                                               : "";
   if (!known.empty() && why.empty()) {
     ZT_ASSIGN_OR_RETURN(plan.weights, PlanAgain(source, selected, known, why));
   }

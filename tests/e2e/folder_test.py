@@ -233,6 +233,19 @@ class Folders(support.EndToEnd):
 
     # ---- anew ----
 
+    def test_changed_attributes_make_new_files(self):
+        folder = self.put_sharded("f")
+        self.succeed("convert", folder, "-o", self.path("m.zt"))
+        process = self.expect(DONE, "convert", folder, "--set", "k=v", "-o", self.path("set.zt"))
+        self.assertIn(b"attributes are changed, so 'ztstream extract' will write new files of weights", process.stderr)
+        for words in (["convert", folder, "--set", "k=v"], ["extract", self.path("m.zt"), "--set", "k=v"], ["extract", self.path("set.zt")]):
+            shutil.rmtree(self.path("back"), ignore_errors=True)
+            self.assertIn(b"the files of weights are not those that the model had",
+                          self.expect(DONE, *words, "--to", "safetensors", "-o", f"{self.path('back')}/").stderr)
+            tensors, metadata = make_safetensors.read(self.path("back/model.safetensors"))
+            self.assertEqual(metadata, {"format": "pt", "k": "v"})
+            self.succeed("diff", self.path("back"), self.path("m.zt"), "--files", "none")
+
     def test_changed_tensors_make_new_files(self):
         folder = self.put_sharded("f")
         for how, options in (("changed", ("--dtype", "f32")), ("left out", ("--exclude", "lm_head")),
