@@ -36,6 +36,8 @@ def files_0_1():
     yield "unknown encoding", REFUSED, make_zt.encode_01([entry_01(b"\0\1\2", encoding="lz4")]), "encoding 'lz4' is neither 'raw' nor 'zstd'"
     yield "unknown dtype", REFUSED, make_zt.encode_01([entry_01(b"\0\1\2", "float4")]), "dtype 'float4' is not a dtype of version 0.1.0"
     yield "unknown layout", None, make_zt.encode_01([entry_01(b"\0\1\2", layout="tiled")])
+    yield ("a part of an element in an unknown layout", DAMAGED, make_zt.encode_01([entry_01(b"\0\1\2", "int16", layout="tiled")]),
+           "has 3 bytes, not a whole number of i16 elements")
     yield "a bool of 2 in an unknown layout", None, make_zt.encode_01([entry_01(b"\0\1\2", "bool", layout="tiled")])
     big, no = {"data_endianness": "big"}, "it is sparse with data_endianness 'big'"
     for name, kind, data, fields, says in (
