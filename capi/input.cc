@@ -189,7 +189,9 @@ StatusOr<std::unique_ptr<Input>> OpenPaths(std::vector<std::string> paths, Sourc
     options.store = MakeRemoteStore(std::move(remote));
   }
   const std::string& path = paths.front();
-  options.as_stored = paths.size() == 1 && IsOneFile(path, *options.store);
+  if (paths.size() == 1) {
+    ZT_ASSIGN_OR_RETURN(options.as_stored, WithFile(IsOneFile(path, *options.store), path));
+  }
   if (numbers) {
     ZT_ASSIGN_OR_RETURN(auto made,
                         WithFile(OpenDequantized(paths, options, {.numbers = *numbers}), path));

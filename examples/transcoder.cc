@@ -120,7 +120,8 @@ class RoundStage final : public zt::Stage {
 // Files of llama2.c have no magic number: what is no known format is taken for one, and its sizes
 // must agree.
 zt::StatusOr<std::unique_ptr<zt::TensorSource>> OpenAny(const std::string& path) {
-  if (zt::LocalStore()->IsFolder(path)) return zt::Open(path);
+  ZT_ASSIGN_OR_RETURN(const bool folder, zt::LocalStore()->IsFolder(path));
+  if (folder) return zt::Open(path);
   ZT_ASSIGN_OR_RETURN(const auto bytes, zt::OpenFile(path));
   ZT_ASSIGN_OR_RETURN(const auto head, zt::Peek(*bytes, zt::kHeadBytes));
   if (zt::Recognise(head).ok()) return zt::Open(path);

@@ -223,8 +223,8 @@ TEST(Names, WhoTakesUrls) {
   EXPECT_EQ(local->Open("https://h/x").status().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(local->Create("s3://b/x", {}).status().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(local->List("s3://b/").status().code(), StatusCode::kUnimplemented);
-  EXPECT_FALSE(local->IsFolder("s3://b/"));
-  EXPECT_FALSE(local->Exists("s3://b/x"));
+  EXPECT_EQ(local->IsFolder("s3://b/").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(local->Exists("s3://b/x").status().code(), StatusCode::kUnimplemented);
   const std::shared_ptr<Store> store = MakeRemoteStore();
   EXPECT_EQ(store->Open("ftp://h/x").status().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(store->Open("https://h").status().code(), StatusCode::kInvalidArgument);
@@ -232,9 +232,11 @@ TEST(Names, WhoTakesUrls) {
   EXPECT_EQ(store->Open("s3://").status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(store->Create("https://h/x", {}).status().code(), StatusCode::kUnimplemented);
   EXPECT_EQ(store->Create("s3://b/", {}).status().code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(store->IsFolder("s3://b/"));
-  EXPECT_FALSE(store->IsFolder("https://h/x"));
-  EXPECT_TRUE(store->IsFolder(ZT_TEST_DATA));
+  EXPECT_TRUE(*store->IsFolder("s3://b/"));
+  EXPECT_FALSE(*store->IsFolder("https://h/x"));
+  EXPECT_TRUE(*store->IsFolder(ZT_TEST_DATA));
+  EXPECT_EQ(store->IsFolder("ftp://h/x").status().code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(store->HasName("ftp://h/x").status().code(), StatusCode::kUnimplemented);
 }
 
 TEST(Names, HiddenQueries) {

@@ -72,5 +72,49 @@ TEST(Stores, EachHasItsQueries) {
   EXPECT_EQ(ReadBy(*second, url), "b=2");
 }
 
+// An answer says that a file is not there, or refuses to tell; an error of the server is none.
+TEST(Stores, WhatAnswersMean) {
+  const char* const endpoint = std::getenv("ZT_STORE");
+  if (endpoint == nullptr) GTEST_SKIP() << "store_test.py runs the server";
+  using std::filesystem::file_type;
+  std::vector<std::string> warnings;
+  const auto warn = [&](const std::string& line) { warnings.push_back(line); };
+  const auto store = MakeRemoteStore({.retry_seconds = 0, .endpoint_url = endpoint, .warn = warn});
+  for (const auto& [status, type] :
+       std::map<int, std::optional<file_type>>{{200, file_type::regular},
+                                               {404, file_type::not_found},
+                                               {410, file_type::not_found},
+                                               {400, file_type::unknown},
+                                               {401, file_type::unknown},
+                                               {403, file_type::unknown},
+                                               {409, file_type::unknown},
+                                               {501, file_type::unknown},
+                                               {302, std::nullopt},
+                                               {408, std::nullopt},
+                                               {429, std::nullopt},
+                                               {500, std::nullopt},
+                                               {503, std::nullopt}}) {
+    for (const std::string begin : {"s3:/", endpoint}) {
+      const std::string url = begin + "/status/" + std::to_string(status) + "/x";
+      warnings.clear();
+      const auto found = store->TypeOf(url);
+      EXPECT_EQ(found.ok() ? std::optional(*found) : std::nullopt, type) << url;
+      EXPECT_TRUE(found.ok() || found.status().code() == StatusCode::kUnavailable) << url;
+      EXPECT_EQ(warnings.size(), 0U) << url;
+      EXPECT_EQ(store->Exists(url).ok(), found.ok()) << url;
+      EXPECT_EQ(store->Exists(url).value_or(false), status == 200) << url;
+      EXPECT_EQ(warnings.size(), type == file_type::unknown ? 1U : 0U) << url;
+      EXPECT_EQ(store->HasName(url).value_or(false), found.ok() && *type != file_type::not_found)
+          << url;
+      const auto opened = store->Open(url);
+      EXPECT_EQ(opened.status().code(), status == 200 ? StatusCode::kOk : StatusCode::kUnavailable)
+          << url;
+    }
+    const auto folder = store->IsFolder("s3://status/" + std::to_string(status) + "/folder");
+    EXPECT_EQ(folder.ok(), type.has_value()) << status;
+    EXPECT_FALSE(folder.value_or(false)) << status;
+  }
+}
+
 }  // namespace
 }  // namespace zt

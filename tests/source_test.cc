@@ -72,6 +72,45 @@ TEST(OpenFile, WhatIsNoFileIsRefused) {
   EXPECT_EQ(Why(OpenFile(pipe)), "it is a pipe, a regular file is needed");
 }
 
+TEST(Store, WhatNamesLeadTo) {
+  using std::filesystem::file_type;
+  const TempFolder folder;
+  WriteFile(folder / "f", "abc");
+  ASSERT_EQ(::symlink("f", (folder / "link").c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", (folder / "dangling").c_str()), 0);
+  ASSERT_EQ(::symlink("loop", (folder / "loop").c_str()), 0);
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  struct Case {
+    std::string name;
+    file_type type;
+    bool folder, file, exists, named;
+    std::optional<std::uint64_t> size = {};
+  };
+  for (const auto& [name, type, is_folder, file, exists, named, size] : {
+           Case{"f", file_type::regular, false, true, true, true, 3},
+           Case{"link", file_type::regular, false, true, true, true, 3},
+           Case{".", file_type::directory, true, false, true, true},
+           Case{"pipe", file_type::fifo, false, false, true, true},
+           Case{"dangling", file_type::symlink, false, false, false, true},
+           Case{"loop", file_type::symlink, false, false, false, true},
+           Case{"none", file_type::not_found, false, false, false, false},
+           Case{"f/below", file_type::not_found, false, false, false, false},
+           Case{std::string(5000, 'x'), file_type::not_found, false, false, false, false},
+       }) {
+    Store& store = *LocalStore();
+    const std::string path = folder / name;
+    EXPECT_EQ(*store.TypeOf(path), type) << name;
+    EXPECT_EQ(*store.IsFolder(path), is_folder) << name;
+    EXPECT_EQ(*store.IsFile(path), file) << name;
+    EXPECT_EQ(*store.Exists(path), exists) << name;
+    EXPECT_EQ(*store.HasName(path), named) << name;
+    EXPECT_EQ(*store.SizeOf(path), size) << name;
+  }
+  if (::geteuid() == 0) return;  // who may look at everything
+  ASSERT_EQ(::mkdir((folder / "closed").c_str(), 0), 0);
+  EXPECT_EQ(Why(LocalStore()->Exists(folder / "closed/f")), "cannot open: Permission denied");
+}
+
 TEST(CheckStaysInside, LinksOutOfTheFolderAreFound) {
   const TempFolder folder;
   ASSERT_EQ(::mkdir((folder / "in").c_str(), 0700), 0);

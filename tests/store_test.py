@@ -2,6 +2,7 @@
 import itertools
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,9 @@ def answer(request):
     is_signed = "authorization" in request.headers
     if request.path.startswith("/echo/"):
         return remote_server.Answer(200, {}, request.query.encode())
+    if request.path.startswith("/status"):
+        status = int(re.search(r"\d{3}", request.path + request.query)[0])
+        return None if status == 200 and "list-type" in request.query else remote_server.Answer(status, {"ETag": '"1"'})
     if request.path == "/closed/counts":
         return remote_server.Answer(200, {"ETag": f'"{next(count)}"'}, b"%d" % next(count))
     if is_signed == request.path.startswith("/open/"):
@@ -27,6 +31,7 @@ def answer(request):
 with remote_server.Server() as server, tempfile.TemporaryDirectory() as home:
     server.fault = answer
     server.store.public = True
+    server.store.buckets["status"] = {}
     for bucket in ("open", "closed"):
         server.store.buckets[bucket] = {f"m{i}": (b"content/m%d" % i, f'"{i}"', {}) for i in range(4)}
     os.mkdir(home + "/.aws")

@@ -137,8 +137,8 @@ StatusOr<Rules> MakeRules(const Args& args);
 bool HasRules(const Args& args);
 
 // The quantized tensors of the operand, which was opened in any way; none if they contradict
-// themselves or their configuration, or come through a pipe.
-std::vector<QuantizedTensor> QuantizedIn(const Args& args, TensorSource& opened);
+// themselves or their configuration, or come through a pipe. kUnavailable if that cannot be read.
+StatusOr<std::vector<QuantizedTensor>> QuantizedIn(const Args& args, TensorSource& opened);
 
 // True if --dtype without a pattern applies to the object: to floating point numbers, not to
 // integers, scales, packed or complex types.

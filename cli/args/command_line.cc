@@ -530,7 +530,8 @@ int RunParsed(const Args& args) {
   if (!makes_delta && !args.base.empty() && args.used_bases->empty())
     unused.emplace_back("--base: no input is a delta");
   const auto has_variants = [&](const std::string& input) {
-    return IsUrl(input) || args.store->IsFolder(input);
+    std::error_code error;
+    return IsUrl(input) || std::filesystem::is_directory(input, error);
   };
   if (!args.variant.empty() && std::ranges::none_of(args.inputs, has_variants) &&
       std::ranges::none_of(args.against, has_variants))

@@ -237,6 +237,7 @@ Status CheckNoCodes(const RuleSet& set, TensorSource& source, const Plan& plan) 
   const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
   if (std::ranges::none_of(source.objects(), part)) return OkStatus();
   const auto found = FindBy(set, source);
+  if (found.status().code() == StatusCode::kUnavailable) return found.status();
   const std::string wrong = found.ok() ? "" : TensorOf(found.status()).value_or("");
   std::unordered_map<std::uint32_t, const QuantizedTensor*> parts;
   for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {
@@ -528,17 +529,16 @@ StatusOr<Rules> MakeRules(const Args& args) {
   return out;
 }
 
-std::vector<QuantizedTensor> QuantizedIn(const Args& args, TensorSource& opened) {
+StatusOr<std::vector<QuantizedTensor>> QuantizedIn(const Args& args, TensorSource& opened) {
+  std::vector<QuantizedTensor> none;
   const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
-  if (IsPipe(args.file()) || std::ranges::none_of(opened.objects(), part)) return {};
-  QuantConfig config;  // that of a .zt file is within
-  if (opened.format() != "zt") {
-    auto found = FindQuantConfig(std::array{args.file()}, args.source_options());
-    if (!found.ok()) return {};
-    config = *std::move(found);
-  }
-  auto found = FindQuantized(opened, config);
-  return found.ok() ? *std::move(found) : std::vector<QuantizedTensor>();
+  if (IsPipe(args.file()) || std::ranges::none_of(opened.objects(), part)) return none;
+  StatusOr<QuantConfig> config = QuantConfig();  // that of a .zt file is within
+  if (opened.format() != "zt")
+    config = FindQuantConfig(std::array{args.file()}, args.source_options());
+  auto found = config.ok() ? FindQuantized(opened, *config) : config.status();
+  if (found.ok() || found.status().code() == StatusCode::kUnavailable) return found;
+  return none;
 }
 
 bool HasRules(const Args& args) {

@@ -308,7 +308,7 @@ Json PlanJson(const TensorSource& source, const Plan& plan) {
 // Refuses an output that is a folder, or has the suffix of another format, before the work is done.
 Status CheckOutputName(const Args& args) {
   const std::string& output = args.output;
-  if (output.ends_with('/') || (!IsUrl(output) && TheStore().IsFolder(output))) {
+  if (NamesFolder(output)) {
     return WithFile(InvalidArgument("the output is a folder; name a file in it, such as " +
                                     (std::filesystem::path(output) / "model.zt").string()),
                     output);
@@ -480,7 +480,7 @@ Status Convert(const Args& args) {
 // What cannot be said of a folder of safetensors, or of what differs.
 Status CheckFolderOptions(const Args& args) {
   const bool differs = args.to.starts_with(kToDiskDelta);
-  if (!args.output.ends_with('/') && !TheStore().IsFolder(args.output)) {
+  if (!NamesFolder(args.output)) {
     return InvalidArgument("--to " + args.to + " writes a folder: end its name with / (" +
                            args.output + "/)" +
                            (differs ? "" : "; 'ztstream extract' writes one file"));
@@ -524,11 +524,12 @@ int ConvertEach(const Args& args) {
     std::error_code none;
     if (!path.has_filename()) path = path.parent_path();  // "model/"
     if (path.filename() == "." || path.filename() == "..") path = fs::canonical(path, none);
-    const bool folder = TheStore().IsFolder(input);
+    const auto folder = TheStore().IsFolder(input);
+    if (!folder.ok()) return Fail(args, WithFile(folder.status(), input));
     Args& run = runs.emplace_back(args);
     run.inputs = {input};
     run.output =
-        (fs::path(args.output) / (folder ? path.filename() : path.stem())).string() + ".zt";
+        (fs::path(args.output) / (*folder ? path.filename() : path.stem())).string() + ".zt";
     run.left_out = std::make_shared<std::vector<LeftOut>>();
     run.used_bases = std::make_shared<std::vector<std::string>>();
     if (args.output.empty() || args.output == "-" || IsPipe(input) || IsStandardInput(input))

@@ -73,9 +73,11 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
 StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
                                    const std::vector<std::string>& other_paths, const Args& args) {
   // A folder without files lacks them.
-  const bool folder =
-      other_paths.size() == 1 && TheStore().IsFolder(other_paths[0]) && other.format() != "zt";
-  if (CountFiles(other.objects()) > 0 || !args.files.empty() || folder) return 0;
+  if (CountFiles(other.objects()) > 0 || !args.files.empty()) return 0;
+  if (other_paths.size() == 1 && other.format() != "zt") {
+    ZT_ASSIGN_OR_RETURN(const bool folder, TheStore().IsFolder(other_paths[0]));
+    if (folder) return 0;
+  }
   const std::uint64_t before = CountFiles(side->objects());
   ZT_ASSIGN_OR_RETURN(side, SelectFiles(std::move(side), IsNamedLikeWeights));
   const std::uint64_t files = before - CountFiles(side->objects());

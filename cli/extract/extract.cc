@@ -29,7 +29,7 @@ struct Target {
 
 StatusOr<Target> TargetOf(const Args& args) {
   const std::string& output = args.output;
-  if (output != "-" && (output.ends_with('/') || (!IsUrl(output) && TheStore().IsFolder(output)))) {
+  if (output != "-" && NamesFolder(output)) {
     if (IsUrl(output))
       return InvalidArgument(output + " is a folder; name one file to write there");
     if (args.to.empty() || args.to == "npy") return Target{FindFormat("npy"), true};
@@ -274,8 +274,11 @@ Status Extract(const Args& args) {
   if (target.format != nullptr && target.format->name != "gguf")
     source = WithOriginalShapes(std::move(source));
   std::optional<FilesRead> read;  // before rules leave out some
-  if (target.folder && args.force && TheStore().IsFolder(args.output))
-    read.emplace(args, source.get(), ShardsOfRoots(args));
+  std::error_code error;
+  if (target.folder && args.force && std::filesystem::is_directory(args.output, error)) {
+    ZT_ASSIGN_OR_RETURN(const auto shards, ShardsOfRoots(args));
+    read.emplace(args, source.get(), shards);
+  }
   const ChangedSource* changed = nullptr;
   if (HasRules(args)) {
     std::vector<std::string> warnings;

@@ -204,12 +204,14 @@ StatusOr<Listing> List(const Args& args, std::unique_ptr<TensorSource>& opened) 
 }
 
 // Adds what is known of quantized tensors.
-void AddQuantized(const Args& args, TensorSource& opened, Listing& listing) {
-  for (const QuantizedTensor& each : QuantizedIn(args, opened)) {
+Status AddQuantized(const Args& args, TensorSource& opened, Listing& listing) {
+  ZT_ASSIGN_OR_RETURN(const auto quantized, QuantizedIn(args, opened));
+  for (const QuantizedTensor& each : quantized) {
     ++listing.quantized[each.scheme];
     ListedObject& codes = listing.objects[each.members.front()];  // in the order of the source
     if (codes.name == opened.objects()[each.members.front()].name) codes.quantized = each.scheme;
   }
+  return OkStatus();
 }
 
 // The operands. The first is a file, and each other one that exists; the rest are words that mean
@@ -218,11 +220,13 @@ struct Operands {
   std::vector<std::string> files, words;
 };
 
-Operands Divide(const Args& args) {
+StatusOr<Operands> Divide(const Args& args) {
   Operands operands;
   for (const std::string& each : args.inputs) {
-    const bool file =
-        operands.files.empty() || IsStandardInput(each) || IsUrl(each) || TheStore().Exists(each);
+    bool file = operands.files.empty() || IsStandardInput(each) || IsUrl(each);
+    if (!file) {
+      ZT_ASSIGN_OR_RETURN(file, WithFile(TheStore().Exists(each), each));
+    }
     (file ? operands.files : operands.words).push_back(each);
   }
   return operands;
@@ -297,7 +301,7 @@ Status AddStats(const Args& args, std::unique_ptr<TensorSource> source, Listing&
 }
 
 StatusOr<std::vector<Listing>> ListAll(const Args& args) {
-  const Operands operands = Divide(args);
+  ZT_ASSIGN_OR_RETURN(const Operands operands, Divide(args));
   Args one = args;  // copied once: there may be thousands of operands
   const auto of = [&](const std::string& file) -> const Args& {
     one.inputs = {file};
@@ -308,7 +312,7 @@ StatusOr<std::vector<Listing>> ListAll(const Args& args) {
     Listed& each = opened.emplace_back();
     ZT_ASSIGN_OR_RETURN(each.listing, List(of(file), each.source));
     each.listing.file = file;
-    AddQuantized(of(file), *each.source, each.listing);
+    ZT_RETURN_IF_ERROR(WithFile(AddQuantized(of(file), *each.source, each.listing), file));
     // Not all at once; what a pipe gives cannot be opened again. As it is stored, nothing is checked.
     const bool several = operands.files.size() > 1 && !IsPipe(file);
     if (!args.stats || several || each.source->format() == "zt") each.source.reset();
@@ -346,6 +350,7 @@ std::string PageText(std::string_view json) {
 Status WritePage(const Listing& listing, const Args& args) {
   if (MayReplace(args) && !IsPipe(listing.file)) {
     const auto source = OpenInputs({listing.file}, args.source_options());
+    if (source.status().code() == StatusCode::kUnavailable) return source.status();
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr));
   }
   const std::string page = PageText(ListingJson(std::span(&listing, 1), args));

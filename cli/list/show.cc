@@ -46,7 +46,7 @@ bool HasFile(const TensorSource& source, const std::string& path) {
 // A .zt file as it is stored: no digest is computed on the way to a range. Shards are checked.
 StatusOr<std::unique_ptr<TensorSource>> Open(const Args& args) {
   SourceOptions options = args.source_options();
-  options.as_stored = IsOneFile(args.file(), TheStore());
+  ZT_ASSIGN_OR_RETURN(options.as_stored, IsOneFile(args.file(), TheStore()));
   ZT_ASSIGN_OR_RETURN(auto source, OpenInputs({args.file()}, options));
   // One blob of several arrays (0.1.0), which is taken apart for a conversion.
   const auto is_mixed = [](const Object& each) {
@@ -383,7 +383,8 @@ Status ShowIn(const Args& args, TensorSource& source, const Wanted& wanted) {
   ZT_RETURN_IF_ERROR(source.CheckReadable(id.object));
   // A second opening of the file, which notices changes from here on.
   const std::string& path = source.file(id);
-  const bool local = !IsUrl(path) && TheStore().IsFile(path);
+  std::error_code error;
+  const bool local = !IsUrl(path) && std::filesystem::is_regular_file(path, error);
   std::shared_ptr<ByteSource> file;
   if (local) {
     ZT_ASSIGN_OR_RETURN(file, TheStore().Open(path));
@@ -416,7 +417,8 @@ Status Show(const Args& args) {
   TensorSource& source = **opened;
   ZT_ASSIGN_OR_RETURN(const std::string name, WithFile(NameIn(source, args), args.file()));
   ZT_ASSIGN_OR_RETURN(Wanted wanted, WithFile(Locate(source, name), args.file()));
-  for (const QuantizedTensor& each : QuantizedIn(args, source)) {
+  ZT_ASSIGN_OR_RETURN(const auto quantized, QuantizedIn(args, source));
+  for (const QuantizedTensor& each : quantized) {
     if (std::ranges::find(each.members, wanted.id.object) == each.members.end()) continue;
     wanted.quantized = each.scheme;
     if (!args.quiet && !args.json)

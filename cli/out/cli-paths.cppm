@@ -9,7 +9,7 @@ namespace zt::cli::internal {
 
 // The shards that the roots and indices among inputs and bases name, where they are there. It may read
 // those of a root: one that was renamed is found by its digest.
-std::vector<std::string> ShardsOfRoots(const Args& args);
+StatusOr<std::vector<std::string>> ShardsOfRoots(const Args& args);
 // The files that a command reads, which its outputs must not replace.
 class FilesRead {
  public:
@@ -25,6 +25,8 @@ class FilesRead {
   std::set<std::string> urls_;
   std::vector<std::string> paths_;
 };
+// True if the name of an output ends like that of a folder, or a folder of this machine has it.
+bool NamesFolder(const std::string& output);
 // True if the output of `args` is a file that may be there and be replaced.
 bool MayReplace(const Args& args);
 // FilesRead::CheckOmits for the output of `args`.

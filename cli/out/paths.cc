@@ -44,7 +44,7 @@ Status CheckIsZt(const std::string& path) {
   return damaged && path.ends_with(".zt") ? OkStatus() : format.status();
 }
 
-std::vector<std::string> ShardsOfRoots(const Args& args) {
+StatusOr<std::vector<std::string>> ShardsOfRoots(const Args& args) {
   const SourceOptions options = args.source_options();
   std::vector<std::string> roots(args.inputs), shards;
   roots.insert(roots.end(), args.base.begin(), args.base.end());
@@ -52,9 +52,13 @@ std::vector<std::string> ShardsOfRoots(const Args& args) {
     roots.insert(roots.end(), args.used_bases->begin(), args.used_bases->end());
   for (const std::string& each : roots) {
     const auto root = FileOfInput(each, options);
-    if (!root.ok() || !TheStore().IsFile(*root)) continue;
+    if (root.status().code() == StatusCode::kUnavailable) return root.status();
+    if (!root.ok()) continue;
+    ZT_ASSIGN_OR_RETURN(const bool there, WithFile(TheStore().IsFile(*root), *root));
+    if (!there) continue;
     if (IsIndexPath(*root)) {
       const auto index = ReadShardIndex(*root, TheStore());
+      if (index.status().code() == StatusCode::kUnavailable) return WithFile(index.status(), *root);
       if (!index.ok()) continue;
       std::set<std::string_view> names;
       for (const auto& [tensor, name] : index->weight_map) names.insert(name);
@@ -62,7 +66,13 @@ std::vector<std::string> ShardsOfRoots(const Args& args) {
         shards.push_back((fs::path(*root).parent_path() / name).string());
       continue;
     }
+    constexpr std::size_t kMagic = 8;
+    const auto bytes = TheStore().Open(*root);
+    const auto head = bytes.ok() ? Peek(**bytes, kMagic) : bytes.status();
+    if (head.status().code() == StatusCode::kUnavailable) return WithFile(head.status(), *root);
+    if (!head.ok() || head->size() < kMagic || !LooksLikeZt(*head)) continue;
     const auto opened = OpenReader(*root, options);
+    if (opened.status().code() == StatusCode::kUnavailable) return WithFile(opened.status(), *root);
     if (!opened.ok()) continue;
     const ShardFinder find = ShardsBeside(*root, options);
     for (const StoredShard& shard : (*opened)->manifest().shards) {
@@ -80,7 +90,8 @@ FilesRead::FilesRead(const Args& args, const TensorSource* source,
     return ::stat(path.c_str(), &info) == 0 && files_.emplace(info.st_dev, info.st_ino).second;
   };
   const auto add_file = [&](const std::string& path) {
-    if (add(path) && !TheStore().IsFolder(path)) paths_.push_back(path);
+    // A server that does not say is asked again when the file is read.
+    if (add(path) && !TheStore().IsFolder(path).value_or(false)) paths_.push_back(path);
   };
   for (const std::string& shard : shards) add_file(shard);
   if (source != nullptr) {
@@ -103,14 +114,21 @@ Status FilesRead::CheckOmits(const std::string& output) const {
                   output);
 }
 
+bool NamesFolder(const std::string& output) {
+  std::error_code error;
+  return output.ends_with('/') || (!IsUrl(output) && fs::is_directory(output, error));
+}
+
 bool MayReplace(const Args& args) {
   const std::string& output = args.output;
-  return args.force && output != "-" && (IsUrl(output) || TheStore().IsFile(output));
+  std::error_code error;
+  return args.force && output != "-" && (IsUrl(output) || fs::is_regular_file(output, error));
 }
 
 Status CheckIsNoInput(const Args& args, const TensorSource* source) {
   if (!MayReplace(args)) return OkStatus();
-  return FilesRead(args, source, ShardsOfRoots(args)).CheckOmits(args.output);
+  ZT_ASSIGN_OR_RETURN(const auto shards, ShardsOfRoots(args));
+  return FilesRead(args, source, shards).CheckOmits(args.output);
 }
 
 void WarnOfOtherShards(const std::vector<std::string>& paths, TensorSource& source) {

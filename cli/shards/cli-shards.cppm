@@ -101,6 +101,6 @@ StatusOr<JoinResult> WriteShardIndex(const std::vector<std::string>& paths,
 // version that names shards.
 std::string IndexPath(const std::string& output, SpecVersion version);
 // The digest of the plan of an index or root; empty if the file is neither.
-std::string PlanOfIndex(const std::string& path, SpecVersion version);
+StatusOr<std::string> PlanOfIndex(const std::string& path, SpecVersion version);
 
 }  // namespace zt::cli::internal

@@ -36,7 +36,8 @@ StatusOr<ShardFile> ReadShard(const std::string& path) {
   shard.path = path;
   shard.name = fs::path(path).filename().string();
   if (!IsUtf8(shard.name)) return InvalidArgument("its name is not UTF-8, so no index can hold it");
-  if (TheStore().IsFolder(path)) {
+  ZT_ASSIGN_OR_RETURN(const bool folder, TheStore().IsFolder(path));
+  if (folder) {
     return InvalidArgument("it is a folder; name the shards in it: " +
                            (fs::path(path) / "*-of-*.zt").string());
   }
@@ -175,7 +176,8 @@ StatusOr<bool> Holds(const std::string& path, std::string_view text) {
 
 // Writes the index, unless it exists with the same content.
 Status WriteIndex(const std::string& path, std::string_view text, const FileSinkOptions& options) {
-  if (TheStore().Exists(path)) {
+  ZT_ASSIGN_OR_RETURN(const bool there, WithFile(TheStore().Exists(path), path));
+  if (there) {
     ZT_ASSIGN_OR_RETURN(const bool same, WithFile(Holds(path, text), path));
     if (same) return OkStatus();
     if (!options.overwrite) return WithFile(OtherIndex(), path);
@@ -202,12 +204,14 @@ std::string IndexPath(const std::string& output, SpecVersion version) {
   return Traits(version).shard_table ? output : output + std::string(kIndexSuffix);
 }
 
-std::string PlanOfIndex(const std::string& path, SpecVersion version) {
+StatusOr<std::string> PlanOfIndex(const std::string& path, SpecVersion version) {
   if (!Traits(version).shard_table) {
     const auto index = ReadShardIndex(path, TheStore());
+    if (index.status().code() == StatusCode::kUnavailable) return index.status();
     return index.ok() ? index->plan : "";
   }
   const auto root = OpenReader(path);
+  if (root.status().code() == StatusCode::kUnavailable) return root.status();
   if (!root.ok()) return "";
   const Value* const value = FindMember((*root)->manifest().attributes, kShardAttribute);
   if (value == nullptr || value->AsMap() == nullptr) return "";

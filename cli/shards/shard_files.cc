@@ -8,6 +8,7 @@ module;
 module zt.cli;
 
 import zt.std;
+import :output;
 import :shards;
 import :paths;
 import :signals;
@@ -88,7 +89,8 @@ StatusOr<std::string> DigestIn(const std::string& file, DigestKind kind) {
 StatusOr<std::string> ReadDigestFile(const std::string& path) {
   for (const DigestKind kind : kFileDigests) {
     const std::string file = DigestPath(path, kind);
-    if (TheStore().Exists(file)) return WithFile(DigestIn(file, kind), file);
+    ZT_ASSIGN_OR_RETURN(const bool there, WithFile(TheStore().Exists(file), file));
+    if (there) return WithFile(DigestIn(file, kind), file);
   }
   return std::string();
 }
@@ -117,9 +119,16 @@ Status CheckShardFolder(const Args& args, const FilesRead& inputs, const ShardPl
   const fs::path first(ShardPath(args.output, 1, count));
   const auto ours = ParseShardName(first.filename().string(), ".zt");
   const fs::path folder = first.has_parent_path() ? first.parent_path() : ".";
+  if (!ours) return OkStatus();
   const auto listed = TheStore().List(folder.string());
-  for (const std::string& name : listed.ok() ? *listed : std::vector<std::string>()) {
-    if (!ours) break;
+  if (!listed.ok()) {  // as of a bucket that may only be written to
+    const std::string line =
+        folder.string() +
+        ": whether shards of another count are there is not known: " + Message(listed.status());
+    WarnAll(args, std::span(&line, 1));
+    return OkStatus();
+  }
+  for (const std::string& name : *listed) {
     const auto other = ParseShardName(name, ".zt");
     if (!other || other->stem != ours->stem || other->count == ours->count) continue;
     return WithFile(
@@ -133,7 +142,8 @@ Status CheckShardFolder(const Args& args, const FilesRead& inputs, const ShardPl
 StatusOr<ShardState> FindShard(const std::string& path, const ShardStamp& stamp, bool force,
                                std::optional<fs::file_time_type> inputs) {
   std::error_code error;
-  if (!TheStore().Exists(path)) return ShardState::kAbsent;  // a dangling link, too
+  ZT_ASSIGN_OR_RETURN(const bool there, WithFile(TheStore().Exists(path), path));
+  if (!there) return ShardState::kAbsent;  // a dangling link, too
   StatusOr<ShardState> state = CheckIsShard(path, stamp);
   if (state.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
     state = InvalidData("it is older than its inputs");

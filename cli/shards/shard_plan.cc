@@ -306,7 +306,7 @@ std::optional<fs::file_time_type> LastChange(std::span<const std::string> files)
 StatusOr<std::string> SampleInputs(std::span<const std::string> files) {
   const std::unique_ptr<Hasher> hasher = MakeHasher(DigestKind::kSha256);
   for (const std::string& file : files) {
-    const std::optional<std::uint64_t> size = TheStore().SizeOf(file);
+    ZT_ASSIGN_OR_RETURN(const auto size, WithFile(TheStore().SizeOf(file), file));
     if (!size) continue;  // a folder
     hasher->Update(std::as_bytes(std::span(&*size, 1)));
     const std::uint64_t most =

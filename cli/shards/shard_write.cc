@@ -198,7 +198,8 @@ struct ShardRun {
       if (state != ShardState::kWhole) return made;  // the file has been removed again
     }
     bar.Add(shard.input_bytes(source), bytes_all, TensorsIn(shard), tensors_all);
-    const std::uint64_t size = TheStore().SizeOf(path).value_or(0);
+    ZT_ASSIGN_OR_RETURN(const auto known, WithFile(TheStore().SizeOf(path), path));
+    const std::uint64_t size = known.value_or(0);
     ZT_ASSIGN_OR_RETURN(const std::string digest, ReadDigestFile(path));
     return Outcome{.row = Row(number, shard, {{"bytes", size}, {"digest", digest}, {"kept", true}}),
                    .note = path + ": kept, it is whole and of this plan",
@@ -248,9 +249,11 @@ struct ShardRun {
 // Refuses an existing index of other shards before the work is done.
 Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
   const std::string path = IndexPath(args.output, version);
-  if (args.force || !TheStore().Exists(path)) return OkStatus();
-  if (PlanOfIndex(path, version) == cut.digest) return OkStatus();
-  return WithFile(OtherIndex(), path);
+  if (args.force) return OkStatus();
+  ZT_ASSIGN_OR_RETURN(const bool there, WithFile(TheStore().Exists(path), path));
+  if (!there) return OkStatus();
+  ZT_ASSIGN_OR_RETURN(const std::string plan, WithFile(PlanOfIndex(path, version), path));
+  return plan == cut.digest ? OkStatus() : WithFile(OtherIndex(), path);
 }
 
 }  // namespace
@@ -258,7 +261,7 @@ Status CheckIndex(const Args& args, const ShardPlan& cut, SpecVersion version) {
 Status ConvertShards(const Args& args, const ShardRequest& request, TensorSource& source,
                      const Plan& plan, const WriterOptions& options, DeltaMaker* delta,
                      const std::vector<std::string>& warnings) {
-  std::vector<std::string> others = ShardsOfRoots(args);
+  ZT_ASSIGN_OR_RETURN(std::vector<std::string> others, ShardsOfRoots(args));
   if (delta != nullptr) std::ranges::copy(delta->base_files(), std::back_inserter(others));
   const FilesRead inputs(args, &source, others);
   ZT_ASSIGN_OR_RETURN(const ShardPlan cut, CutPlan(source, plan, inputs.paths(), options, request));

@@ -282,7 +282,8 @@ class Verification {
   Status Results() {
     ZT_ASSIGN_OR_RETURN(const auto source, OpenInputs({args_.file()}, args_.source_options()));
     if (args_.used_bases->empty()) return InvalidArgument("it is no delta, and needs no --base");
-    if (TheStore().IsFolder(args_.file())) {  // of another form, whose tensors have checksums
+    ZT_ASSIGN_OR_RETURN(const bool folder, TheStore().IsFolder(args_.file()));
+    if (folder) {  // of another form, whose tensors have checksums
       SourceOptions options = args_.source_options();
       options.deltas_as_stored = true;
       ZT_ASSIGN_OR_RETURN(const auto stored, OpenInputs({args_.file()}, options));
@@ -394,7 +395,8 @@ class Verification {
 // The file that is to be verified: of a folder the index or root in it.
 StatusOr<std::string> FileToVerify(const Args& args) {
   std::string file = args.file();
-  if (TheStore().IsFolder(file)) {
+  ZT_ASSIGN_OR_RETURN(const bool folder, TheStore().IsFolder(file));
+  if (folder) {
     SourceOptions options = args.source_options();
     options.format = "zt";
     ZT_ASSIGN_OR_RETURN(auto found, FindZtIn(file, options));
@@ -497,9 +499,11 @@ int RunOnCache(const Args& args, const CacheFiles& files) {
 
 int RunOn(const Args& args) {
   Verification verification(args);
-  Status status = TheStore().IsFolder(args.file()) ? OkStatus()
-                  : IsIndexPath(args.file())       ? verification.Index(args.file())
-                                                   : verification.File(args.file());
+  const auto folder = TheStore().IsFolder(args.file());
+  Status status = !folder.ok()               ? folder.status()
+                  : *folder                  ? OkStatus()
+                  : IsIndexPath(args.file()) ? verification.Index(args.file())
+                                             : verification.File(args.file());
   if (status.ok() && verification.found.problems.empty() && !args.base.empty())
     status = verification.Results();
   const double seconds = verification.End();
@@ -527,9 +531,11 @@ int RunOn(const Args& args) {
 int RunVerify(const Args& args) {
   if (const Status wrong = CheckAgainst(args); !wrong.ok()) return Fail(args, wrong);
   StatusOr<std::string> file = WithFile(FileToVerify(args), args.file());
-  if (!file.ok() && !args.base.empty() && TheStore().IsFolder(args.file())) file = args.file();
-  if (!file.ok() && args.against.empty() && !IsUrl(args.file()) &&
-      TheStore().IsFolder(args.file())) {
+  // Of a folder: it has no .zt file that could be meant.
+  const bool none = file.status().code() == StatusCode::kInvalidArgument &&
+                    TheStore().IsFolder(args.file()).value_or(false);
+  if (none && !args.base.empty()) file = args.file();
+  if (!file.ok() && none && args.against.empty() && !IsUrl(args.file())) {
     const auto cache = FilesOfCache(args.file());
     if (!cache.ok()) return Fail(args, cache.status());
     if (!cache->blobs.empty()) return RunOnCache(args, *cache);

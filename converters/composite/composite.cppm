@@ -42,8 +42,8 @@ StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs,
 
 // Groups the program's inputs by folder, in the order of each folder's first input: every folder is
 // a checkpoint with a configuration of its own.
-std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs,
-                                                    Store& store);
+StatusOr<std::vector<std::vector<std::string>>> SplitByFolder(std::span<const std::string> inputs,
+                                                              Store& store);
 
 // Returns `source` with each module of a GPTQ, AWQ (GEMM) or compressed-tensors (pack-quantized)
 // checkpoint as one object "quantized_group", named like the module. Its components are the

@@ -26,9 +26,10 @@ StatusOr<std::optional<Value::Map>> ReadConfig(Store& store, const fs::path& pat
 }
 
 // The folder itself, or the folder of a file.
-fs::path FolderOf(Store& store, const std::string& input) {
+StatusOr<fs::path> FolderOf(Store& store, const std::string& input) {
   fs::path folder = input;
-  if (store.IsFolder(input)) {
+  ZT_ASSIGN_OR_RETURN(const bool is_folder, WithFile(store.IsFolder(input), input));
+  if (is_folder) {
     if (!folder.has_filename()) folder = folder.parent_path();  // "model/"
     return folder;
   }
@@ -40,7 +41,9 @@ StatusOr<QuantConfig> FindInFolder(const fs::path& folder, const InputOptions& o
   QuantConfig found;
   for (const std::string_view name : kQuantConfigFiles) {
     const fs::path path = folder / name;
-    if (!options.store->IsFile(path.string())) continue;
+    ZT_ASSIGN_OR_RETURN(const bool there,
+                        WithFile(options.store->IsFile(path.string()), path.string()));
+    if (!there) continue;
     ZT_RETURN_IF_ERROR(
         WithFile(CheckStaysInside(folder.string(), std::string(name), options), path.string()));
     auto content = ReadConfig(*options.store, path);
@@ -141,14 +144,16 @@ StatusOr<std::optional<Value::Map>> composite::internal::QuantConfigIn(std::stri
   return std::optional(std::move(map));
 }
 
-std::vector<std::vector<std::string>> SplitByFolder(std::span<const std::string> inputs,
-                                                    Store& store) {
+StatusOr<std::vector<std::vector<std::string>>> SplitByFolder(std::span<const std::string> inputs,
+                                                              Store& store) {
   std::vector<std::vector<std::string>> out;
   std::map<std::string, std::size_t> place;  // folder -> index in `out`
   for (const std::string& input : inputs) {
-    const std::string folder =
-        IsStandardInput(input) ? input : FolderOf(store, input).lexically_normal().string();
-    const auto [held, fresh] = place.emplace(folder, out.size());
+    fs::path folder = input;
+    if (!IsStandardInput(input)) {
+      ZT_ASSIGN_OR_RETURN(folder, FolderOf(store, input));
+    }
+    const auto [held, fresh] = place.emplace(folder.lexically_normal().string(), out.size());
     if (fresh) out.emplace_back();
     out[held->second].push_back(input);
   }
@@ -160,7 +165,8 @@ StatusOr<QuantConfig> FindQuantConfig(std::span<const std::string> inputs,
   QuantConfig found;
   for (const std::string& input : inputs) {
     if (IsStandardInput(input)) continue;
-    ZT_ASSIGN_OR_RETURN(QuantConfig config, FindInFolder(FolderOf(*options.store, input), options));
+    ZT_ASSIGN_OR_RETURN(const fs::path folder, FolderOf(*options.store, input));
+    ZT_ASSIGN_OR_RETURN(QuantConfig config, FindInFolder(folder, options));
     if (config.file.empty()) continue;
     if (!found.file.empty() && !(found.content == config.content)) {
       return WithFile(

@@ -65,7 +65,7 @@ class Patch {
  public:
   Patch(const std::string& path, TensorSource& old, TensorSource& fresh)
       : path_(path),
-        folder_(LocalStore()->IsFolder(path)),
+        folder_(std::filesystem::is_directory(path)),
         old_(old),
         fresh_(fresh),
         old_names_(ByName(old.objects())) {}

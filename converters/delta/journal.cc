@@ -128,7 +128,8 @@ class Replayer {
     ZT_ASSIGN_OR_RETURN(made->files_,
                         WithFile(ReadFiles(*made->journal_, made->end_), made->path_));
     const fs::path path(checkpoint);
-    const bool folder = LocalStore()->IsFolder(checkpoint);
+    ZT_ASSIGN_OR_RETURN(const bool folder,
+                        WithFile(LocalStore()->IsFolder(checkpoint), checkpoint));
     if (!folder && (made->files_.size() != 1 || made->files_[0].name != path.filename()))
       return WithFile(BadJournal(), made->path_);
     made->folder_ = folder ? path : path.parent_path();

@@ -33,8 +33,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenDiskDelta(std::unique_ptr<TensorSour
                                                       const std::string& known);
 
 // True if tensors of the folder, made of this base, have the checksums that they should have: as many
-// as are small together.
-bool IsDiskBase(TensorSource& delta, TensorSource& base);
+// as are small together. An error if one of both cannot be read.
+StatusOr<bool> IsDiskBase(TensorSource& delta, TensorSource& base);
 
 // How a folder is written.
 struct DiskDeltaOptions {

@@ -489,11 +489,13 @@ StatusOr<std::unique_ptr<TensorSource>> OpenDiskDelta(std::unique_ptr<TensorSour
   return source;
 }
 
-bool IsDiskBase(TensorSource& delta, TensorSource& base) {
+StatusOr<bool> IsDiskBase(TensorSource& delta, TensorSource& base) {
   const auto form = ReadForm(delta.attributes());
   if (!form.ok() || !*form) return false;
   DiskDelta source(delta, **form, base, "");
-  return source.Init(true).ok() && source.sampled();
+  const Status fits = source.Init(true);
+  if (fits.code() == StatusCode::kUnavailable) return fits;
+  return fits.ok() && source.sampled();
 }
 
 }  // namespace zt

@@ -274,7 +274,8 @@ StatusOr<File> OpenPart(const std::string& path, const std::string& given,
   const std::string folder = part.has_parent_path() ? part.parent_path().string() : ".";
   if (path != given)
     ZT_RETURN_IF_ERROR(CheckStaysInside(folder, part.filename().string(), options));
-  if (!options.store->HasName(path)) return InvalidData("it is missing");
+  ZT_ASSIGN_OR_RETURN(const bool there, options.store->HasName(path));
+  if (!there) return InvalidData("it is missing");
   return OpenFileHeader(path, *options.store);
 }
 

@@ -147,9 +147,9 @@ StatusOr<std::unique_ptr<TensorSource>> OpenNpyFolder(const std::string& path,
   ZT_ASSIGN_OR_RETURN(const std::vector<std::string> names, options.store->List(path));
   for (const std::string& name : names) {
     const std::filesystem::path file = std::filesystem::path(path) / name;
-    if (file.extension() != ".npy" || (!IsUrl(path) && options.store->IsFolder(file.string())))
-      continue;
-    arrays.push_back(file);
+    std::error_code error;
+    if (file.extension() == ".npy" && (IsUrl(path) || !std::filesystem::is_directory(file, error)))
+      arrays.push_back(file);
   }
   if (arrays.empty()) return InvalidData("there is no .npy file in it");
   std::sort(arrays.begin(), arrays.end());

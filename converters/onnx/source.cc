@@ -84,18 +84,16 @@ StatusOr<std::shared_ptr<ByteSource>> OpenBelow(const std::string& folder,
   }
   const std::string context = "its external data " + Quote(location);
   ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder, location, options), context));
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::path(folder) / below;
-  const bool remote = IsUrl(folder);
-  const std::filesystem::file_type type =
-      remote ? std::filesystem::file_type::regular : std::filesystem::status(path, error).type();
-  if (remote ? !options.store->Exists(path.string())
-             : type == std::filesystem::file_type::not_found)
+  using std::filesystem::file_type;
+  const std::string path = (std::filesystem::path(folder) / below).string();
+  const auto type = options.store->TypeOf(path);
+  if (!type.ok()) return Annotate(type.status(), context);
+  if (*type == file_type::not_found || *type == file_type::symlink)
     return InvalidData("the file of its external data, " + Quote(location) +
                        ", is missing; put it into the model's folder");
-  if (!error && type != std::filesystem::file_type::regular)
+  if (*type != file_type::regular && *type != file_type::unknown)
     return InvalidData(context + " is not a regular file");
-  auto file = options.store->Open(path.string());
+  auto file = options.store->Open(path);
   if (!file.ok()) return Annotate(file.status(), context);
   return file;
 }
@@ -235,6 +233,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
   StatusOr<bool> IsSame(std::uint32_t index, const TensorProto& tensor) {
     const auto other = Declare(tensor);
     const Object& object = objects_[index];
+    if (other.status().code() == StatusCode::kUnavailable) return other.status();
     if (!other.ok() || object.format != other->object.format ||
         object.shape != other->object.shape) {
       return false;
@@ -256,11 +255,12 @@ class OnnxSource final : public TensorSource, public ModelTaker {
     std::vector<std::byte> ours(std::min(bytes, kPiece)), theirs(ours.size());
     for (std::uint64_t at = 0; at < bytes; at += ours.size()) {
       const std::uint64_t size = std::min<std::uint64_t>(ours.size(), bytes - at);
+      Status read = one.Read(at, std::span(ours).first(size));
+      if (read.ok()) read = two.Read(at, std::span(theirs).first(size));
+      if (read.code() == StatusCode::kUnavailable) return read;
       // Bytes that cannot be decoded count as different.
-      if (!one.Read(at, std::span(ours).first(size)).ok()) return false;
-      if (!two.Read(at, std::span(theirs).first(size)).ok()) return false;
-      if (!std::equal(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(size),
-                      theirs.begin())) {
+      if (!read.ok() || !std::equal(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(size),
+                                    theirs.begin())) {
         return false;
       }
     }

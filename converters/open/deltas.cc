@@ -113,7 +113,7 @@ class Chain {
   std::string KnownVersion(const std::string& base, const std::string& wanted) const {
     constexpr std::uint64_t kMostState = 4096;
     const fs::path state = fs::path(base) / ".weight_sync" / "state.json";
-    if (!IsUrl(base) && options_.store->IsFile(state.string())) {
+    if (!IsUrl(base)) {
       const auto bytes = options_.store->Open(state.string());
       const auto text = bytes.ok() ? ReadAll(**bytes, kMostState) : bytes.status();
       const auto json = text.ok() ? ParseJsonObject(*text) : text.status();
@@ -135,10 +135,13 @@ class Chain {
   }
 
   // The first of those that are given whose tensors fit a "disk delta"; empty if none does.
-  std::string FindFitting(TensorSource& disk) const {
+  StatusOr<std::string> FindFitting(TensorSource& disk) const {
     for (const std::string& base : unused_) {
       const auto opened = OpenBase(base, false);
-      if (opened.ok() && (*opened)->format() != "zt" && IsDiskBase(disk, **opened)) return base;
+      if (opened.status().code() == StatusCode::kUnavailable) return opened.status();
+      if (!opened.ok() || (*opened)->format() == "zt") continue;
+      ZT_ASSIGN_OR_RETURN(const bool fits, WithFile(IsDiskBase(disk, **opened), base));
+      if (fits) return base;
     }
     return "";
   }
@@ -155,6 +158,7 @@ class Chain {
     if (unused_.size() > 1 && !origin.base_id.empty()) {
       for (const std::string& base : named.empty() ? unused_ : named) {
         const auto opened = OpenBase(base);
+        if (opened.status().code() == StatusCode::kUnavailable) return opened.status();
         if (opened.ok() && IdOf(**opened) == origin.base_id) return base;
       }
     }
@@ -166,9 +170,12 @@ class Chain {
     if (plain && !path.empty()) {
       const std::string beside = Beside(path, origin.base_name);
       const bool is_above = std::ranges::find(seen_, Canonical(beside)) != seen_.end();
-      const bool is_there = options_.store->Exists(beside) || options_.store->IsFolder(beside);
+      ZT_ASSIGN_OR_RETURN(const bool is_there, WithFile(IsThere(beside), beside));
       if (is_there && (unused_.empty() || !is_above)) {
-        const std::string fits = disk == nullptr ? "" : FindFitting(*disk);
+        std::string fits;
+        if (disk != nullptr) {
+          ZT_ASSIGN_OR_RETURN(fits, FindFitting(*disk));
+        }
         return fits.empty() ? beside : fits;
       }
       looked.push_back(beside);
@@ -184,6 +191,15 @@ class Chain {
                         ", which is its base and was not found" +
                         (looked.empty() ? "" : ": there is no " + Joined(looked, "and"))),
         Advice::kBase);
+  }
+
+  // What a server does not tell is there if no other base is given: opening it tells why.
+  StatusOr<bool> IsThere(const std::string& beside) const {
+    Store& store = *options_.store;
+    ZT_ASSIGN_OR_RETURN(const bool file,
+                        unused_.empty() ? store.HasName(beside) : store.Exists(beside));
+    if (file) return true;
+    return store.IsFolder(beside);
   }
 
   // Of a delta, its own.

@@ -405,7 +405,7 @@ StatusOr<Value::Map> KeepWeightFiles(const std::string& folder, const FolderList
   std::vector<WeightFile> weights;
   FilePaths paths;
   for (const FolderEntry& file : listing.files()) (void)paths.Add(file.path);
-  const bool pipeline = IsPipeline(folder, store);
+  ZT_ASSIGN_OR_RETURN(const bool pipeline, IsPipeline(folder, store));
   std::map<std::string, std::string> formats;  // of the weights, by folder
   for (const std::string& name : listing.weights()) {
     WeightFile file{name, pipeline ? name.substr(0, name.find('/') + 1) : ""};
@@ -486,7 +486,7 @@ StatusOr<std::unique_ptr<TensorSource>> AddFolderFiles(std::unique_ptr<TensorSou
 
 }  // namespace
 
-bool IsPipeline(const std::string& folder, Store& store) {
+StatusOr<bool> IsPipeline(const std::string& folder, Store& store) {
   return store.IsFile((fs::path(folder) / "model_index.json").string());
 }
 
@@ -503,7 +503,11 @@ StatusOr<std::unique_ptr<TensorSource>> AddModelFiles(std::unique_ptr<TensorSour
   const auto advice = choice.none || refused ? std::nullopt : std::optional<Advice>(Advice::kFiles);
   // A delta has the files of its base.
   const bool own = source->format() != "zt" && source->format() != kDiskDelta;
-  if (!IsStandardInput(path) && own && options.store->IsFolder(path)) {
+  bool folder = false;
+  if (!IsStandardInput(path) && own) {
+    ZT_ASSIGN_OR_RETURN(folder, options.store->IsFolder(path));
+  }
+  if (folder) {
     if (!none) {
       ZT_ASSIGN_OR_RETURN(source,
                           AddFolderFiles(std::move(source), path, single_input, choice, options));

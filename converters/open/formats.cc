@@ -391,7 +391,8 @@ OpenedSource OpenKerasIndex(const std::string& path, const SourceOptions& option
   for (const auto& [name, held] : groups) {
     const std::string file = (folder / name).string();
     ZT_RETURN_IF_ERROR(WithFile(CheckStaysInside(folder.string(), name, options), file));
-    if (!options.store->HasName(file)) return InvalidData("shard " + name + " is missing");
+    ZT_ASSIGN_OR_RETURN(const bool there, WithFile(options.store->HasName(file), file));
+    if (!there) return InvalidData("shard " + name + " is missing");
     auto bytes = options.store->Open(file);
     if (!bytes.ok()) return WithFile(bytes.status(), file);
     auto source = g_open_hdf5(*std::move(bytes), options);
@@ -452,7 +453,9 @@ StatusOr<const Format*> RecogniseFile(std::span<const std::byte> head, const std
   auto found = Recognise(head);
   const std::string model = std::filesystem::path(path).replace_extension(".xml").string();
   const bool unknown = found.status().code() == StatusCode::kDataLoss && path.ends_with(".bin");
-  if (!unknown || !store.IsFile(model)) return found;
+  if (!unknown) return found;
+  ZT_ASSIGN_OR_RETURN(const bool there, WithFile(store.IsFile(model), model));
+  if (!there) return found;
   return Unsupported(
       "it is the weights of an OpenVINO model (its .xml is beside it), which is not read; convert "
       "the "

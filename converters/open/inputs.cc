@@ -90,7 +90,9 @@ StatusOr<std::optional<std::string>> ChooseZt(const std::string& folder,
   if (names.empty() && (options.format.empty() || options.format == "zt")) {
     ZT_ASSIGN_OR_RETURN(const auto sets, ZtShardsIn(folder, options));
     for (const auto& [root, shards] : sets) {
-      if (options.store->IsFile((fs::path(folder) / root).string())) names.push_back(root);
+      ZT_ASSIGN_OR_RETURN(const bool there,
+                          options.store->IsFile((fs::path(folder) / root).string()));
+      if (there) names.push_back(root);
     }
     if (names.empty() && !sets.empty()) {
       const auto& [root, shards] = *sets.begin();
@@ -115,7 +117,7 @@ Status ExplainFolder(const std::string& path, const FolderFiles& files, Store& s
   if (error.code() != StatusCode::kDataLoss) return error;
   for (const std::string& name : files.names) {
     const std::string file = (fs::path(path) / name).string();
-    if (name.ends_with(".json") || !store.IsFile(file)) continue;
+    if (name.ends_with(".json")) continue;
     const auto bytes = store.Open(file);
     if (!bytes.ok()) continue;
     const auto head = Peek(**bytes, kHeadBytes);
@@ -175,8 +177,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenRanks(const std::string& path, const
 // Opens the checkpoint whose files are in the folder itself.
 StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                                                        const SourceOptions& options) {
-  if (LooksLikeDcpFolder(path, *options.store) &&
-      (options.format.empty() || options.format == "torch")) {
+  ZT_ASSIGN_OR_RETURN(const bool distributed, LooksLikeDcpFolder(path, *options.store));
+  if (distributed && (options.format.empty() || options.format == "torch")) {
     ZT_RETURN_IF_ERROR(RefuseVariant(options));
     return FindFormat("torch")->open_folder(path, {}, options);
   }
@@ -260,7 +262,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
     const bool single = std::ranges::any_of(
         names, [](const std::string& name) { return IsTorchName(name) || name.ends_with(".zt"); });
     const auto holds = [&](const char* folder) {
-      return !IsUrl(path) && options.store->IsFolder((fs::path(path) / folder).string());
+      std::error_code error;
+      return !IsUrl(path) && fs::is_directory(fs::path(path) / folder, error);
     };
     if (holds("snapshots") && (holds("blobs") || holds("refs"))) {
       return InvalidArgument(
@@ -372,7 +375,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenPipeline(const std::string& path,
 
 StatusOr<std::unique_ptr<TensorSource>> OpenFolder(const std::string& path,
                                                    const SourceOptions& options) {
-  if (IsPipeline(path, *options.store)) {
+  ZT_ASSIGN_OR_RETURN(const bool pipeline, IsPipeline(path, *options.store));
+  if (pipeline) {
     ZT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, OpenPipeline(path, options));
     if (source != nullptr) return source;
   }
@@ -385,7 +389,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenOne(const std::string& path,
     ZT_ASSIGN_OR_RETURN(auto bytes, OpenPipe(path));
     return OpenFrom(std::move(bytes), "", "data", options);
   }
-  if (options.store->IsFolder(path)) return OpenFolder(path, options);
+  ZT_ASSIGN_OR_RETURN(const bool folder, options.store->IsFolder(path));
+  if (folder) return OpenFolder(path, options);
   for (const Format& format : Formats()) {
     if (IsIndexOf(format, path)) return format.open_folder(path, {path}, options);
   }
@@ -405,8 +410,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenAsBase(const std::string& path,
 
 }  // namespace
 
-bool IsOneFile(const std::string& path, Store& store) {
-  return !IsIndexPath(path) && !store.IsFolder(path);
+StatusOr<bool> IsOneFile(const std::string& path, Store& store) {
+  if (IsIndexPath(path)) return false;
+  ZT_ASSIGN_OR_RETURN(const bool folder, store.IsFolder(path));
+  return !folder;
 }
 
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path, Store& store) {
@@ -428,7 +435,8 @@ StatusOr<std::optional<std::string>> FindZtIn(const std::string& folder,
 }
 
 StatusOr<std::string> FileOfInput(const std::string& input, const SourceOptions& options) {
-  if (!options.store->IsFolder(input)) return input;
+  ZT_ASSIGN_OR_RETURN(const bool folder, WithFile(options.store->IsFolder(input), input));
+  if (!folder) return input;
   ZT_ASSIGN_OR_RETURN(const auto found, WithFile(FindZtIn(input, options), input));
   return found.value_or("");
 }
@@ -448,10 +456,13 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
     if (source->file({}).empty()) source->SetFile(name);
     ZT_ASSIGN_OR_RETURN(source, ResolveDelta(std::move(source), path, options, OpenAsBase));
-    if (!options.variant.empty() && source->format() != "zt" && !options.store->IsFolder(path)) {
-      return WithFile(InvalidArgument("it is one file, and a variant is chosen in a folder; name "
-                                      "the folder, or the file that is meant"),
-                      name);
+    if (!options.variant.empty() && source->format() != "zt") {
+      ZT_ASSIGN_OR_RETURN(const bool folder, WithFile(options.store->IsFolder(path), name));
+      if (!folder) {
+        return WithFile(InvalidArgument("it is one file, and a variant is chosen in a folder; name "
+                                        "the folder, or the file that is meant"),
+                        name);
+      }
     }
     if (paths.size() == 1) WarnOfRank(path, *source);
     if (options.void_type && !source->format().starts_with("np"))
@@ -499,7 +510,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenConfigured(const std::vector<std::st
   ZT_RETURN_IF_ERROR(FindQuantConfig(paths, options).status());
   std::vector<std::unique_ptr<TensorSource>> sources;
   std::vector<std::string> names;
-  const auto checkpoints = SplitByFolder(paths, *options.store);
+  ZT_ASSIGN_OR_RETURN(const auto checkpoints, SplitByFolder(paths, *options.store));
   SourceOptions each = options;
   if (checkpoints.size() > 1 && each.files.empty()) each.files = {"none"};
   for (const std::vector<std::string>& checkpoint : checkpoints) {

@@ -11,7 +11,7 @@ import zt.source;
 namespace zt::open::internal {
 
 // True if the folder is a diffusers pipeline, whose models are in folders below it.
-bool IsPipeline(const std::string& folder, Store& store);
+StatusOr<bool> IsPipeline(const std::string& folder, Store& store);
 
 // Adds to `source`, which was opened from `path`, the files that SourceOptions::files selects: it
 // adds files of a folder in another format, and keeps or removes files of a .zt file. Of

@@ -55,7 +55,7 @@ StatusOr<std::unique_ptr<TensorSource>> MergeInputs(Inputs inputs);
 
 // True for a path that is not one of several files: of an index, which may state their digests, or
 // of a folder.
-bool IsOneFile(const std::string& path, Store& store);
+StatusOr<bool> IsOneFile(const std::string& path, Store& store);
 // store.Open. If there is no such .zt file but an index of its shards, the error names the index.
 StatusOr<std::shared_ptr<ByteSource>> OpenNamed(const std::string& path, Store& store);
 // The index or root of the .zt shards in a folder; nullopt if it holds no .zt files or files of

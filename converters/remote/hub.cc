@@ -177,7 +177,7 @@ StatusOr<HttpAnswer> AskHub(SharedSettings settings, const std::string& url) {
   ZT_ASSIGN_OR_RETURN(HttpRequest request, GetHub(std::move(settings), url));
   HttpAnswer answer = Perform(std::move(request));
   ZT_RETURN_IF_ERROR(answer.status);
-  if (!answer.ok()) return ExplainHub(answer);
+  if (!answer.ok()) return WithAnswer(ExplainHub(answer), answer);
   return answer;
 }
 
@@ -223,11 +223,16 @@ class HubFiles final : public Scheme {
     }
     return listing;
   }
-  StatusOr<std::optional<bool>> Exists(const std::string& url) override {
+  std::optional<Status> Find(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const HubName name, Parse(url));
-    ZT_ASSIGN_OR_RETURN(const SharedSnapshot snapshot, Find(name, true));
-    return std::ranges::any_of(*snapshot->files,
-                               [&](const auto& file) { return file.first == name.path; });
+    const auto snapshot = Find(name, true);
+    // That there is no such listing says nothing of a file.
+    if (snapshot.status().code() == StatusCode::kNotFound)
+      return WithCode(snapshot.status(), StatusCode::kPermissionDenied);
+    ZT_RETURN_IF_ERROR(snapshot.status());
+    const bool listed = std::ranges::any_of(
+        *(*snapshot)->files, [&](const auto& file) { return file.first == name.path; });
+    return listed ? OkStatus() : MakeStatus(StatusCode::kNotFound, "it is not listed");
   }
   StatusOr<std::unique_ptr<Sink>> Create(const std::string&, const FileSinkOptions&,
                                          std::function<void()>) override {

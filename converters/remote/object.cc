@@ -220,6 +220,15 @@ StatusOr<HttpRequest> RemoteObject::GetRange(ByteRange range, const Pin& pin) co
   return request;
 }
 
+Status WithAnswer(const Status& status, const HttpAnswer& answer) {
+  const int code = answer.head.status;
+  if (!answer.status.ok() || status.code() != StatusCode::kUnavailable) return status;
+  if (code == 404 || code == 410) return WithCode(status, StatusCode::kNotFound);
+  const bool busy = code == 408 || code == 425 || code == 429;
+  const bool refuses = (code >= 400 && code < 500 && !busy) || code == 501;
+  return refuses ? WithCode(status, StatusCode::kPermissionDenied) : status;
+}
+
 StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins) {
   const auto object = std::make_shared<const RemoteObject>(std::move(opened));
   const SharedPin pin = pins.Of(object->name);
@@ -258,7 +267,7 @@ StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins
     return SmallBytes(*object, "");
   }
   if (answer.head.status == 412) return Changed();
-  if (!answer.ok()) return object->explain(answer);
+  if (!answer.ok()) return WithAnswer(object->explain(answer), answer);
   ZT_RETURN_IF_ERROR(CheckRangeHead(answer.head, {0, most}, *pin));
   const Pin::Known known = pin->known();
   const std::uint64_t size = known.size.value_or(0);

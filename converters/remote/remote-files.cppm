@@ -76,8 +76,13 @@ struct RemoteObject {
 using SharedObject = std::shared_ptr<const RemoteObject>;
 
 // Opens an object by reading its first bytes. If the server does not support ranges, it warns and
-// reads the object as a pipe. Errors do not name it.
+// reads the object as a pipe. Errors do not name it, and are WithAnswer.
 StatusOr<std::shared_ptr<ByteSource>> OpenObject(RemoteObject opened, Pins& pins);
+
+// An error with what the answer means as its code: kNotFound if there is no such object,
+// kPermissionDenied if the server refuses to say so and will do so again. Those of a server that
+// fails, or does not answer, stay kUnavailable. A Store makes kUnavailable of all.
+Status WithAnswer(const Status& status, const HttpAnswer& answer);
 
 // The error of an object that is another one now.
 Status Changed();
@@ -99,7 +104,7 @@ struct Listing {
   bool below = false;  // those in the folders below it are among them
 };
 
-// The files of a scheme, for a store, which it must not outlive.
+// The files of a scheme, for a store, which it must not outlive. Errors are WithAnswer.
 class Scheme {
  public:
   virtual ~Scheme() = default;
@@ -109,8 +114,8 @@ class Scheme {
   virtual StatusOr<Listing> List(const std::string&, bool /*below*/) {
     return Unsupported("a web server's folders are not listed");
   }
-  // nullopt: what can be opened does.
-  virtual StatusOr<std::optional<bool>> Exists(const std::string&) { return std::optional<bool>(); }
+  // Whether a file is there: OK, kNotFound or another error. nullopt: opening it tells.
+  virtual std::optional<Status> Find(const std::string&) { return std::nullopt; }
   // `forget` is called when a new file was written.
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& /*url*/,
                                                  const FileSinkOptions& /*options*/,

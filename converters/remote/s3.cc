@@ -352,8 +352,9 @@ StatusOr<ListPage> AskPage(S3Client& client, const S3Name& folder, const ListPag
   } else if (!before.next.empty()) {
     query.emplace_back("continuation-token", before.next);
   }
-  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
-                      client.Ask({.name = {folder.bucket, ""}, .query = query}));
+  const S3Name bucket{folder.bucket, ""};
+  ZT_ASSIGN_OR_RETURN(const HttpAnswer answer, client.Send({.name = bucket, .query = query}));
+  if (!answer.ok()) return WithAnswer(client.Explain(bucket, answer), answer);
   return ParseListPage(answer.text);
 }
 
@@ -407,14 +408,12 @@ class S3Files final : public Scheme {
     ZT_RETURN_IF_ERROR(ReadPages(read));
     return listing;
   }
-  StatusOr<std::optional<bool>> Exists(const std::string& url) override {
+  std::optional<Status> Find(const std::string& url) override {
     ZT_ASSIGN_OR_RETURN(const S3Name name, ParseS3(url));
-    if (name.is_folder()) return false;
+    if (name.is_folder()) return MakeStatus(StatusCode::kNotFound, "it is a folder");
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
                         client_->Send({.name = name, .http = {.method = "HEAD"}}));
-    if (answer.status.ok() && answer.head.status == 404) return false;
-    if (!answer.ok()) return client_->Explain(name, answer);
-    return true;
+    return answer.ok() ? OkStatus() : WithAnswer(client_->Explain(name, answer), answer);
   }
   StatusOr<std::unique_ptr<Sink>> Create(const std::string& url, const FileSinkOptions& options,
                                          std::function<void()> forget) override {

@@ -69,30 +69,39 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
 
   StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& url) override {
     if (!IsUrl(url)) return Store::Open(url);
-    if (auto open = FindOpen(url)) return open;
-    ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    ZT_ASSIGN_OR_RETURN(auto bytes, scheme->Open(url, pins_));
-    if (bytes->sequential()) return bytes;
-    const MutexLock lock(mutex_);
-    open_.emplace_back(url, bytes);
-    const auto is_idle = [](const auto& each) { return each.second.use_count() == 1; };
-    auto idle = static_cast<std::size_t>(std::ranges::count_if(open_, is_idle));
-    std::erase_if(
-        open_, [&](const auto& each) { return idle > kMostOpen && is_idle(each) && idle-- > 0; });
+    auto bytes = OpenUrl(url);
+    if (!bytes.ok()) return Unanswered(bytes.status());
     return bytes;
   }
-  bool IsFolder(const std::string& url) override {
+  // What may not be listed is opened as a file, which tells.
+  StatusOr<bool> IsFolder(const std::string& url) override {
     if (!IsUrl(url)) return Store::IsFolder(url);
     if (FindOpen(url) != nullptr) return false;
     if (const auto listed = FindListing(url, false)) return !listed->files.empty();
-    const auto scheme = SchemeOf(url);
-    if (!scheme.ok() || !(*scheme)->IsFolder(url).value_or(false)) return false;
+    ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
+    const auto folder = scheme->IsFolder(url);
+    if (IsAnswer(folder.status())) return false;
+    ZT_RETURN_IF_ERROR(folder.status());
     const MutexLock lock(mutex_);
-    folders_[WithoutSlashes(url)] = OkStatus();
-    return true;
+    if (*folder) folders_.insert(WithoutSlashes(url));
+    return *folder;
   }
-  bool Exists(const std::string& url) override {
-    return IsUrl(url) ? IsThere(url).value_or(false) : Store::Exists(url);
+  StatusOr<std::filesystem::file_type> TypeOf(const std::string& url) override {
+    using std::filesystem::file_type;
+    if (!IsUrl(url)) return Store::TypeOf(url);
+    const Status found = Find(url);
+    if (found.ok()) return file_type::regular;
+    if (!IsAnswer(found)) return found;
+    return found.code() == StatusCode::kNotFound ? file_type::not_found : file_type::unknown;
+  }
+  StatusOr<bool> Exists(const std::string& url) override {
+    if (!IsUrl(url)) return Store::Exists(url);
+    const Status found = Find(url);
+    if (!found.ok() && !IsAnswer(found)) return found;
+    if (found.code() == StatusCode::kPermissionDenied)
+      settings_->Warn(url + ": it is taken as not there: " + Message(found),
+                      url.substr(0, url.rfind('/')));
+    return found.ok();
   }
   StatusOr<std::vector<std::string>> List(const std::string& url) override {
     if (!IsUrl(url)) return Store::List(url);
@@ -151,26 +160,47 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
         std::string(other == std::end(kOthers) ? "https, http, s3 and hf are" : other->use));
   }
 
-  // A listing answers for the files of its folder. Whether a file is there decides what is read of
-  // the folder: if that is not known, the folder cannot be listed either.
-  StatusOr<bool> IsThere(const std::string& url) {
+  static bool IsAnswer(const Status& status) {
+    return status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied;
+  }
+  // An error of a Scheme as that of a Store.
+  static Status Unanswered(const Status& status) {
+    return IsAnswer(status) ? WithCode(status, StatusCode::kUnavailable) : status;
+  }
+
+  StatusOr<std::shared_ptr<ByteSource>> OpenUrl(const std::string& url) {
+    if (auto open = FindOpen(url)) return open;
+    ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
+    ZT_ASSIGN_OR_RETURN(auto bytes, scheme->Open(url, pins_));
+    if (bytes->sequential()) return bytes;
+    const MutexLock lock(mutex_);
+    open_.emplace_back(url, bytes);
+    const auto is_idle = [](const auto& each) { return each.second.use_count() == 1; };
+    auto idle = static_cast<std::size_t>(std::ranges::count_if(open_, is_idle));
+    std::erase_if(
+        open_, [&](const auto& each) { return idle > kMostOpen && is_idle(each) && idle-- > 0; });
+    return bytes;
+  }
+
+  // As Scheme::Find. A listing answers for the files of its folder. Whether a file is there decides
+  // what is read of a folder, so one that is known is listed.
+  Status Find(const std::string& url) {
     for (std::size_t at = url.rfind('/'); at > url.find("://") + 2; at = url.rfind('/', at - 1)) {
       const std::string path = url.substr(at + 1);
       const auto listing = FindListing(url.substr(0, at), path.find('/') != path.npos);
       if (listing == nullptr) continue;
-      return std::ranges::binary_search(listing->files, path, {}, &ListPage::Key::key);
+      return std::ranges::binary_search(listing->files, path, {}, &ListPage::Key::key)
+                 ? OkStatus()
+                 : MakeStatus(StatusCode::kNotFound, "it is not listed");
     }
     const std::string folder = url.substr(0, url.rfind('/'));
     if (IsKnownFolder(folder)) {
-      const Status status = Ask(folder, false).status();
-      if (status.ok()) return IsThere(url);
-      const MutexLock lock(mutex_);
-      folders_[folder] = status;
-      return status;
+      ZT_RETURN_IF_ERROR(Ask(folder, false).status());
+      return Find(url);
     }
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    ZT_ASSIGN_OR_RETURN(const std::optional<bool> exists, scheme->Exists(url));
-    return exists ? *exists : Open(url).ok();
+    const std::optional<Status> found = scheme->Find(url);
+    return found ? *found : OpenUrl(url).status();
   }
 
   // Forgets the open file of this URL, because a new one was written.
@@ -203,18 +233,14 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
   StatusOr<SharedListing> Ask(const std::string& url, bool below) {
     if (SharedListing listing = FindListing(url, below)) return listing;
     const std::string folder = WithoutSlashes(url);
-    {
-      const MutexLock lock(mutex_);
-      const auto known = folders_.find(folder);
-      if (known != folders_.end()) ZT_RETURN_IF_ERROR(std::exchange(known->second, OkStatus()));
-    }
     ZT_ASSIGN_OR_RETURN(Scheme* const scheme, SchemeOf(url));
-    ZT_ASSIGN_OR_RETURN(Listing asked, scheme->List(url, below));
-    asked.below = asked.below || below;
-    std::ranges::sort(asked.files, {}, &ListPage::Key::key);
-    for (const ListPage::Key& file : asked.files)
+    auto asked = scheme->List(url, below);
+    if (!asked.ok()) return Unanswered(asked.status());
+    asked->below = asked->below || below;
+    std::ranges::sort(asked->files, {}, &ListPage::Key::key);
+    for (const ListPage::Key& file : asked->files)
       pins_.Of(folder + "/" + file.key, file.bytes, file.etag);
-    auto listing = std::make_shared<const Listing>(std::move(asked));
+    auto listing = std::make_shared<const Listing>(*std::move(asked));
     const MutexLock lock(mutex_);
     listings_[folder] = listing;
     return listing;
@@ -226,8 +252,7 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
   Mutex mutex_;
   std::deque<std::pair<std::string, std::shared_ptr<ByteSource>>> open_ ZT_GUARDED_BY(mutex_);
   std::map<std::string, SharedListing> listings_ ZT_GUARDED_BY(mutex_);
-  // What was found to be folders; why one could not be listed, until that is told.
-  std::map<std::string, Status> folders_ ZT_GUARDED_BY(mutex_);
+  std::set<std::string> folders_ ZT_GUARDED_BY(mutex_);  // what was found to be
 };
 
 constexpr std::size_t kMostListed = 500'000, kMostEmpty = 300, kMostWarned = 1024;

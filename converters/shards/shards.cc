@@ -93,7 +93,9 @@ Status CheckPresent(const fs::path& folder, const std::set<std::string>& shards,
   NameList names;
   std::size_t missing = 0;
   for (const std::string& shard : shards) {
-    if (store.HasName((folder / shard).string())) continue;
+    const std::string file = (folder / shard).string();
+    ZT_ASSIGN_OR_RETURN(const bool there, WithFile(store.HasName(file), file));
+    if (there) continue;
     names.Add(shard);
     ++missing;
   }
@@ -176,7 +178,7 @@ std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& 
     const auto head = bytes.ok() ? Peek(**bytes, 512) : bytes.status();
     if (!head.ok() || head->empty() || format.recognise(*head) || IsNamedLikeOne(file)) return true;
     const auto other = format.other ? format.other(*bytes, path) : nullptr;
-    return other.ok() && *other != nullptr;
+    return other.ok() ? *other != nullptr : other.status().code() == StatusCode::kUnavailable;
   };
   const auto others = std::stable_partition(files.begin(), files.end(), is_shard);
   if (others == files.begin()) return {};
@@ -472,7 +474,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
                                                    const InputOptions& options) {
   fs::path folder = path;
   std::vector<std::string> indices, files;
-  if (!options.store->IsFolder(path)) {
+  ZT_ASSIGN_OR_RETURN(const bool is_folder, options.store->IsFolder(path));
+  if (!is_folder) {
     indices.push_back(folder.filename().string());
     folder = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
   }

@@ -327,11 +327,10 @@ class Metadata {
                          "; only files of the folder itself are read");
     }
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(folder_.string(), name, options_), name));
-    std::error_code error;
     const std::string file_path = (folder_ / name).string();
-    const bool is_there =
-        IsUrl(file_path) ? options_.store->Exists(file_path) : fs::exists(file_path, error);
-    if (!is_there && (!error || error == std::errc::too_many_symbolic_link_levels))
+    const auto type = options_.store->TypeOf(file_path);
+    if (!type.ok()) return Annotate(type.status(), name);
+    if (*type == fs::file_type::not_found || *type == fs::file_type::symlink)
       return InvalidData("its file " + Quote(name) + " is missing; get it");
     auto opened = options_.store->Open(file_path);
     if (!opened.ok()) return Annotate(opened.status(), name);
@@ -358,7 +357,7 @@ class Metadata {
 }  // namespace
 }  // namespace torch::internal
 
-bool LooksLikeDcpFolder(const std::string& path, Store& store) {
+StatusOr<bool> LooksLikeDcpFolder(const std::string& path, Store& store) {
   using namespace torch::internal;
   return store.IsFile((fs::path(path) / kMetadata).string());
 }
@@ -367,7 +366,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorchFolder(const std::string& path,
                                                         const InputOptions& options,
                                                         OpenOther other) {
   using namespace torch::internal;
-  if (!LooksLikeDcpFolder(path, *options.store)) {
+  ZT_ASSIGN_OR_RETURN(const bool distributed, LooksLikeDcpFolder(path, *options.store));
+  if (!distributed) {
     const auto memory = SharedMemory(options.memory_limit);
     const auto open = [&](std::shared_ptr<ByteSource> bytes, const std::string& file,
                           const ShardIndex&) {

@@ -39,7 +39,7 @@ StatusOr<std::unique_ptr<TensorSource>> OpenTorch(std::shared_ptr<ByteSource> by
                                                   const InputOptions& options = {});
 
 // True if a folder is a checkpoint of torch.distributed.checkpoint: it has a file ".metadata".
-bool LooksLikeDcpFolder(const std::string& path, Store& store);
+StatusOr<bool> LooksLikeDcpFolder(const std::string& path, Store& store);
 
 // Opens a folder. The tensors of a distributed checkpoint are assembled from chunks in any of its
 // files; its other values become attributes, or tensors if they hold some. kDataLoss if chunks

@@ -31,11 +31,16 @@ class Store {
 
   // As OpenFile.
   virtual StatusOr<std::shared_ptr<ByteSource>> Open(const std::string& name);
-  // True if a name is that of a folder, of something, of a regular file. May ask a server. False if
-  // that cannot be found out: opening the name then reports the error.
-  virtual bool IsFolder(const std::string& name);
-  virtual bool Exists(const std::string& name);
-  bool IsFile(const std::string& name);
+  // What a name leads to. May ask a server; an error if that fails. `symlink`: a link that leads
+  // nowhere. `unknown`: the server refuses to tell, as S3 does of what is not there where it may not
+  // be listed; opening the name tells why. Of a server, IsFolder alone knows folders.
+  virtual StatusOr<std::filesystem::file_type> TypeOf(const std::string& name);
+  virtual StatusOr<bool> IsFolder(const std::string& name);
+  // True for all but `not_found`, `symlink` and, with a warning, `unknown`.
+  virtual StatusOr<bool> Exists(const std::string& name);
+  StatusOr<bool> IsFile(const std::string& name);
+  // True for all but `not_found`: opening it tells what it lacks.
+  StatusOr<bool> HasName(const std::string& name);
   // Names of a folder's entries, in no order; of a server, of the files only. kUnimplemented if the
   // server lists none.
   virtual StatusOr<std::vector<std::string>> List(const std::string& folder);
@@ -46,12 +51,10 @@ class Store {
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& name,
                                                  const FileSinkOptions& options);
 
-  // True if something has this name, be it a link that leads nowhere: opening it tells what it lacks.
-  bool HasName(const std::string& name);
   // As OpenFileForEachRead.
   StatusOr<std::shared_ptr<ByteSource>> OpenForEachRead(const std::string& name);
-  // The size of a file in bytes; nullopt if it cannot be found out.
-  std::optional<std::uint64_t> SizeOf(const std::string& name);
+  // The size of a file in bytes; nullopt if it is no regular file, or its server does not say.
+  StatusOr<std::optional<std::uint64_t>> SizeOf(const std::string& name);
   // Names of the folders in a folder, in order, without links.
   StatusOr<std::vector<std::string>> ListFolders(const std::string& folder);
 };

@@ -57,19 +57,38 @@ StatusOr<std::shared_ptr<ByteSource>> Store::Open(const std::string& name) {
   return Checked(name, OpenFile(name));
 }
 
-bool Store::IsFolder(const std::string& name) {
-  std::error_code error;
-  return fs::is_directory(name, error);
+StatusOr<fs::file_type> Store::TypeOf(const std::string& name) {
+  if (IsUrl(name)) return NoUrls();
+  std::error_code error, none;
+  const fs::file_type type = fs::status(name, error).type();
+  const bool absent = type == fs::file_type::not_found || error == std::errc::filename_too_long;
+  if ((absent || error == std::errc::too_many_symbolic_link_levels) &&
+      fs::is_symlink(fs::symlink_status(name, none)))
+    return fs::file_type::symlink;
+  if (absent) return fs::file_type::not_found;
+  if (type == fs::file_type::none) return IoError(error.value(), "cannot open");
+  return type;
 }
 
-bool Store::Exists(const std::string& name) {
-  std::error_code error;
-  return fs::exists(name, error);
+StatusOr<bool> Store::IsFolder(const std::string& name) {
+  ZT_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(name));
+  return type == fs::file_type::directory;
 }
 
-bool Store::IsFile(const std::string& name) {
-  std::error_code error;
-  return IsUrl(name) ? Exists(name) : fs::is_regular_file(name, error);
+StatusOr<bool> Store::Exists(const std::string& name) {
+  ZT_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(name));
+  return type != fs::file_type::not_found && type != fs::file_type::symlink;
+}
+
+StatusOr<bool> Store::IsFile(const std::string& name) {
+  if (IsUrl(name)) return Exists(name);
+  ZT_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(name));
+  return type == fs::file_type::regular;
+}
+
+StatusOr<bool> Store::HasName(const std::string& name) {
+  ZT_ASSIGN_OR_RETURN(const fs::file_type type, TypeOf(name));
+  return type != fs::file_type::not_found;
 }
 
 StatusOr<std::vector<std::string>> Store::List(const std::string& folder) {
@@ -91,12 +110,6 @@ StatusOr<std::unique_ptr<Sink>> Store::Create(const std::string& name,
   return CreateFileSink(name, options);
 }
 
-bool Store::HasName(const std::string& name) {
-  std::error_code error;
-  return IsUrl(name) ? Exists(name)
-                     : fs::symlink_status(name, error).type() != fs::file_type::not_found;
-}
-
 StatusOr<std::shared_ptr<ByteSource>> Store::OpenForEachRead(const std::string& name) {
   if (!IsUrl(name)) {  // a URL has no descriptor
     return Checked(name, OpenFileForEachRead(name));
@@ -106,14 +119,16 @@ StatusOr<std::shared_ptr<ByteSource>> Store::OpenForEachRead(const std::string& 
   return bytes;
 }
 
-std::optional<std::uint64_t> Store::SizeOf(const std::string& name) {
+StatusOr<std::optional<std::uint64_t>> Store::SizeOf(const std::string& name) {
   if (IsUrl(name)) {
-    const auto file = Open(name);
-    return file.ok() ? (*file)->size() : std::nullopt;
+    ZT_ASSIGN_OR_RETURN(const auto file, Open(name));
+    return file->size();
   }
+  ZT_ASSIGN_OR_RETURN(const bool file, IsFile(name));
+  if (!file) return std::nullopt;
   std::error_code error;
   const std::uint64_t bytes = fs::file_size(name, error);
-  if (error) return std::nullopt;
+  if (error) return IoError(error.value(), "cannot stat");
   return bytes;
 }
 
