@@ -22,13 +22,13 @@ constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 30;
 
 // The versions are the numbers in the names of the folder and the base; of a base that is named
 // otherwise, the one before.
-StatusOr<DiskDeltaOptions> OptionsOf(const Args& args, const std::string& base) {
-  DiskDeltaOptions options;
-  options.overwrite = args.to != kToDiskDelta;
+StatusOr<DiskForm> FormOf(const Args& args, const std::string& base) {
+  DiskForm form;
+  form.overwrite = args.to != kToDiskDelta;
   if (!args.digest.empty() && args.digest != "xxh3")
     return InvalidArgument("--digest " + args.digest + " is not of --to " + args.to +
                            ", which has Adler-32, or xxh3 of 128 bits");
-  options.xxh3 = !args.digest.empty();
+  form.xxh3 = !args.digest.empty();
   const std::string name = BaseName(args.output);
   const auto number = VersionNumber(name);
   if (!number || *number == 0)
@@ -38,12 +38,13 @@ StatusOr<DiskDeltaOptions> OptionsOf(const Args& args, const std::string& base) 
   std::string below = BaseName(base);
   if (below.ends_with(".zt")) below.resize(below.size() - 3);
   const auto known = VersionStem(below) == VersionStem(name) ? VersionNumber(below) : std::nullopt;
-  options.versions = {PartText(*number, 6), PartText(known.value_or(*number - 1), 6)};
+  form.version = PartText(*number, 6);
+  form.base = PartText(known.value_or(*number - 1), 6);
   if (known && *known >= *number)
-    return WithFile(InvalidArgument("version " + options.versions.version +
+    return WithFile(InvalidArgument("version " + form.version +
                                     " does not follow that of the base, " + Quote(base)),
                     args.output);
-  return options;
+  return form;
 }
 
 // A warning of what the folder does not say.
@@ -77,7 +78,7 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
     return InvalidArgument("--to " + args.to +
                            " writes what differs from a model: name it by --base");
   const std::string path = args.base.empty() ? args.used_bases->front() : args.base.front();
-  ZT_ASSIGN_OR_RETURN(const DiskDeltaOptions options, OptionsOf(args, path));
+  ZT_ASSIGN_OR_RETURN(const DiskForm form, FormOf(args, path));
   SourceOptions input = args.source_options();
   input.files = {"none"};
   input.left_out = nullptr;
@@ -92,7 +93,7 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
   std::vector<ComponentId> fresh, old;
   for (const auto& part :
        CutBySize(source, tensors, args.shard_size == 0 ? kFileBytes : args.shard_size)) {
-    ZT_ASSIGN_OR_RETURN(cut.emplace_back(), PairTensors(source, part, *base, options));
+    ZT_ASSIGN_OR_RETURN(cut.emplace_back(), PairTensors(source, part, *base, form));
     for (const DiskPair& pair : cut.back()) {
       fresh.push_back(pair.fresh);
       old.push_back(pair.old);
@@ -123,7 +124,7 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
               ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Sink> sink,
                                   OpenSink(staged, folder.StagedOptions(file)));
               ZT_ASSIGN_OR_RETURN(std::vector<std::string> names,
-                                  WriteDiskDelta(source, *base, cut[number], options, *sink,
+                                  WriteDiskDelta(source, *base, cut[number], form, *sink,
                                                  [&](std::uint64_t bytes) -> Status {
                                                    if (Interrupted() || share.cancelled)
                                                      return Cancelled("interrupted");
@@ -139,18 +140,14 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
               return OkStatus();
             }));
         ZT_RETURN_IF_ERROR(base->Finish());
-        const std::string index = DiskDeltaIndex(options, files);
+        const std::string index = DiskDeltaIndex(form, files);
         written += index.size();
         return WriteText(folder.Staged("model.safetensors.index.json"), index,
                          {.sync = false, .new_folder = true});
       }));
   run.Expect(written);
-  Json output = {{"path", args.output},
-                 {"format", args.to},
-                 {"bytes", written},
-                 {"version", options.versions.version},
-                 {"base_version", options.versions.base},
-                 {"differing", count}};
+  Json output = {{"path", args.output},     {"format", args.to},         {"bytes", written},
+                 {"version", form.version}, {"base_version", form.base}, {"differing", count}};
   std::vector<std::uint32_t> objects;
   for (const ComponentId id : fresh) objects.push_back(id.object);
   return run.Print(std::move(output), objects, 0, changed);

@@ -9,14 +9,17 @@ import zt.source;
 
 export namespace zt {
 
-// What the index of such a folder says of versions, as it says it.
-struct DiskVersions {
-  std::string version, base;
+// What the index of such a folder says.
+struct DiskForm {
+  std::string version, base;  // the version of the base
+  bool overwrite = false;     // positions and new bytes; else the exclusive or
+  bool zstd = true;           // of the entries; always of those that are written
+  bool xxh3 = false;          // checksums are XXH3 of 128 bits; else Adler-32
 };
 // nullopt if a source with these attributes is no such folder (see kDiskDelta). kDataLoss if the
 // index lacks something, or its version does not follow that of the base; kUnimplemented for
 // encodings and checksums that are not read.
-StatusOr<std::optional<DiskVersions>> FindDiskDelta(const Value::Map& attributes);
+StatusOr<std::optional<DiskForm>> FindDiskDelta(const Value::Map& attributes);
 
 // A version or a folder's name without the number at its end.
 std::string_view VersionStem(std::string_view text);
@@ -36,13 +39,6 @@ StatusOr<std::unique_ptr<TensorSource>> OpenDiskDelta(std::unique_ptr<TensorSour
 // as are small together. An error if one of both cannot be read.
 StatusOr<bool> IsDiskBase(TensorSource& delta, TensorSource& base);
 
-// How a folder is written.
-struct DiskDeltaOptions {
-  DiskVersions versions;
-  bool overwrite = false;  // positions and new bytes; else the exclusive or
-  bool xxh3 = false;       // checksums are XXH3 of 128 bits; else Adler-32
-};
-
 // A tensor of the model, and the same one of the base.
 struct DiskPair {
   ComponentId fresh, old;
@@ -51,18 +47,16 @@ struct DiskPair {
 // form cannot say: a tensor that is not in the base, or of another type or shape, or too many for a file.
 StatusOr<std::vector<DiskPair>> PairTensors(const TensorSource& source,
                                             std::span<const std::uint32_t> objects,
-                                            const TensorSource& base,
-                                            const DiskDeltaOptions& options);
+                                            const TensorSource& base, const DiskForm& form);
 
 // Writes those that differ to `sink`, a file of the folder that can place bytes, and returns their
 // names; finishes it, unless there are none. `progress` gets bytes of tensors that were compared.
 StatusOr<std::vector<std::string>> WriteDiskDelta(
-    TensorSource& source, TensorSource& base, std::span<const DiskPair> pairs,
-    const DiskDeltaOptions& options, Sink& sink,
-    const std::function<Status(std::uint64_t bytes)>& progress);
+    TensorSource& source, TensorSource& base, std::span<const DiskPair> pairs, const DiskForm& form,
+    Sink& sink, const std::function<Status(std::uint64_t bytes)>& progress);
 
 // The index of the folder: the names of each file's tensors by the file's name.
-std::string DiskDeltaIndex(const DiskDeltaOptions& options,
+std::string DiskDeltaIndex(const DiskForm& form,
                            const std::map<std::string, std::vector<std::string>>& files);
 
 }  // namespace zt
@@ -75,7 +69,8 @@ class Checksum {
  public:
   explicit Checksum(bool xxh3);
   ~Checksum();
-  Checksum(const Checksum&) = delete;
+  Checksum(Checksum&& other) noexcept
+      : adler_(other.adler_), state_(std::exchange(other.state_, nullptr)) {}
   void Update(std::span<const std::byte> bytes);
   // Lower-case hexadecimal.
   std::string Text() const;

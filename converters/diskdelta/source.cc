@@ -63,12 +63,6 @@ namespace {
 // Tensors that are read when a folder is opened have at most so many bytes together.
 constexpr std::uint64_t kMostSample = std::uint64_t{64} << 20;
 
-// What an index says of the entries.
-struct Form {
-  DiskVersions versions;
-  bool overwrite = false, zstd = false, xxh3 = false;
-};
-
 // A member of the metadata that is one of two words; true if it is the second.
 StatusOr<bool> Choice(const Value::Map& metadata, std::string_view key, std::string_view first,
                       std::string_view second) {
@@ -80,38 +74,15 @@ StatusOr<bool> Choice(const Value::Map& metadata, std::string_view key, std::str
                      " and " + std::string(second) + " are read");
 }
 
-StatusOr<std::optional<Form>> ReadForm(const Value::Map& attributes) {
-  const Value* const attribute = FindMember(attributes, kDiskDelta);
-  if (attribute == nullptr || attribute->AsMap() == nullptr) return std::nullopt;
-  const Value::Map& metadata = *attribute->AsMap();
-  Form form;
-  ZT_ASSIGN_OR_RETURN(form.overwrite, Choice(metadata, "delta_encoding", kXor, kOverwrite));
-  ZT_ASSIGN_OR_RETURN(form.zstd, Choice(metadata, "compression_format", kNone, kZstd));
-  ZT_ASSIGN_OR_RETURN(form.xxh3, Choice(metadata, "checksum_format", kAdler32, kXxh3));
-  for (const auto& [key, text] : {std::make_pair("version", &form.versions.version),
-                                  std::make_pair("base_version", &form.versions.base)}) {
-    const Value* const value = FindMember(metadata, key);
-    if (value == nullptr || value->AsString() == nullptr || value->AsString()->empty())
-      return InvalidData("its index does not say " + std::string(key));
-    *text = *value->AsString();
-  }
-  const auto version = VersionNumber(form.versions.version);
-  const auto base = VersionNumber(form.versions.base);
-  if (form.versions.version == form.versions.base || (version && base && *version <= *base))
-    return InvalidData("its version " + Quote(form.versions.version) +
-                       " does not follow that of its base, " + Quote(form.versions.base));
-  return form;
-}
-
 // What the entry of a tensor decodes to, in order.
 class Differences {
  public:
-  Differences(TensorSource& delta, ComponentId id, std::uint64_t stored, bool zstd)
+  Differences(TensorSource& delta, ComponentId id, bool zstd)
       : read_([&delta, id](std::uint64_t offset, std::span<std::byte> out) {
           return delta.Read(id, offset, out);
         }),
-        stored_(stored) {
-    if (zstd) decoder_ = FindCodec(Encoding::kZstd)->OpenStream({}, read_, stored, kUnknownSize);
+        stored_(delta.objects()[id.object].components[0].bytes) {
+    if (zstd) decoder_ = FindCodec(Encoding::kZstd)->OpenStream({}, read_, stored_, kUnknownSize);
   }
 
   Status Read(std::span<std::byte> out) {
@@ -148,50 +119,71 @@ class Differences {
   }
 
   StreamReader read_;
-  const std::uint64_t stored_;
+  std::uint64_t stored_;
   std::unique_ptr<StreamDecoder> decoder_;
   std::uint64_t at_ = 0;
 };
 
-// A tensor that changed.
-struct Changed {
-  ComponentId stored;
-  std::uint64_t stored_bytes = 0;
-  std::string checksum;  // of the result
+// What is changed at once, so that it stays in the cache.
+constexpr std::size_t kCached = 64 << 10;
+
+// What an entry changes of a tensor, in order.
+class Changes {
+ public:
+  virtual ~Changes() = default;
+  // Changes the bytes of the tensor from `at`, at most kCached; all before have been changed.
+  virtual Status Apply(std::uint64_t at, std::span<std::byte> out) = 0;
+  virtual Status CheckEnd() = 0;
 };
 
-// The changes of an entry of "overwrite", in order.
-class Overwriting {
+class Exclusive final : public Changes {
  public:
-  Overwriting(TensorSource& delta, const Changed& changed, bool zstd)
-      : positions_(delta, changed.stored, changed.stored_bytes, zstd),
-        values_(delta, changed.stored, changed.stored_bytes, zstd) {}
+  explicit Exclusive(Differences differences) : differences_(std::move(differences)) {}
 
-  Status Begin(std::uint64_t bytes) {
-    std::byte count[4];
-    ZT_RETURN_IF_ERROR(positions_.Read(count));
-    left_ = unread_ = zt::internal::LoadLittle(count, 4);
-    if (left_ > bytes)
-      return InvalidData("it has " + std::to_string(left_) + " differences, and " +
-                         std::to_string(bytes) + " bytes");
-    return values_.Skip(4 + 4 * left_);
+  Status Apply(std::uint64_t, std::span<std::byte> out) override {
+    const auto read = std::span(read_).first(out.size());
+    ZT_RETURN_IF_ERROR(differences_.Read(read));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] ^= read[i];
+    return OkStatus();
   }
+  Status CheckEnd() override { return differences_.CheckEnd(); }
 
-  // Changes the bytes of a tensor of `bytes` from `at`, all of which before have been changed.
-  Status Apply(std::uint64_t at, std::span<std::byte> out, std::uint64_t bytes) {
-    while (left_ > 0) {
-      if (next_ == places_.size()) ZT_RETURN_IF_ERROR(Refill(bytes));
+ private:
+  Differences differences_;
+  std::array<std::byte, kCached> read_;
+};
+
+class Overwriting final : public Changes {
+ public:
+  // The entry is read twice at once. The tensor has `bytes`.
+  Overwriting(Differences positions, Differences values, std::uint64_t bytes)
+      : positions_(std::move(positions)), values_(std::move(values)), bytes_(bytes) {}
+
+  Status Apply(std::uint64_t at, std::span<std::byte> out) override {
+    if (!begun_) ZT_RETURN_IF_ERROR(Begin());
+    for (; next_ < places_.size() || unread_ > 0; ++next_) {
+      if (next_ == places_.size()) ZT_RETURN_IF_ERROR(Refill());
       const std::uint64_t place = places_[next_];
       if (place >= at + out.size()) break;
-      out[place - at] = fresh_[next_++];
-      --left_;
+      out[place - at] = fresh_[next_];
     }
     return OkStatus();
   }
-  Status CheckEnd() { return values_.CheckEnd(); }
+  Status CheckEnd() override { return values_.CheckEnd(); }
 
  private:
-  Status Refill(std::uint64_t bytes) {
+  Status Begin() {
+    std::byte count[4];
+    ZT_RETURN_IF_ERROR(positions_.Read(count));
+    unread_ = zt::internal::LoadLittle(count, 4);
+    if (unread_ > bytes_)
+      return InvalidData("it has " + std::to_string(unread_) + " differences, and " +
+                         std::to_string(bytes_) + " bytes");
+    begun_ = true;
+    return values_.Skip(4 + 4 * unread_);
+  }
+
+  Status Refill() {
     constexpr std::size_t kMost = 16 << 10;
     const std::size_t count = std::min<std::uint64_t>(unread_, kMost);
     std::vector<std::byte> raw(4 * count);
@@ -205,9 +197,10 @@ class Overwriting {
       if (place < least)
         return InvalidData("position " + std::to_string(place) +
                            " of its differences is not above that before");
-      if (place >= bytes)
+      if (place >= bytes_)
         return InvalidData("position " + std::to_string(place) +
-                           " of its differences is beyond its " + std::to_string(bytes) + " bytes");
+                           " of its differences is beyond its " + std::to_string(bytes_) +
+                           " bytes");
       places_[i] = static_cast<std::uint32_t>(place);
       least = place + 1;
     }
@@ -217,34 +210,36 @@ class Overwriting {
   }
 
   Differences positions_, values_;
-  std::uint64_t left_ = 0, unread_ = 0;
-  std::vector<std::uint32_t> places_;  // those that were read last
+  const std::uint64_t bytes_;
+  bool begun_ = false;
+  std::uint64_t unread_ = 0;           // changes
+  std::vector<std::uint32_t> places_;  // of those that were read last
   std::vector<std::byte> fresh_;       // their bytes
   std::size_t next_ = 0;
 };
 
+// A tensor that changed.
+struct Changed {
+  ComponentId stored;
+  std::string checksum;  // of the result
+};
+
 // A changed tensor that is being read.
 struct Flow {
-  explicit Flow(bool xxh3) : sum(xxh3) {}
-  std::unique_ptr<Differences> exclusive;  // one of these two
-  std::unique_ptr<Overwriting> overwriting;
+  std::unique_ptr<Changes> changes;
   Checksum sum;  // of the result
   std::uint64_t at = 0;
 };
 
 class DiskDelta final : public WrappedSource {
  public:
-  DiskDelta(TensorSource& delta, Form form, TensorSource& base, std::string base_path)
-      : WrappedSource(std::vector<TensorSource*>{&base, &delta}),
-        delta_(&delta),
-        base_(&base),
+  DiskDelta(std::shared_ptr<TensorSource> delta, DiskForm form, std::shared_ptr<TensorSource> base,
+            std::string base_path)
+      : WrappedSource({base.get(), delta.get()}),
+        delta_(std::move(delta)),
+        base_(std::move(base)),
         form_(std::move(form)),
         base_path_(std::move(base_path)) {}
-  // Makes it the owner of its sources.
-  void Own(std::unique_ptr<TensorSource> delta, std::unique_ptr<TensorSource> base) {
-    own_delta_ = std::move(delta);
-    own_base_ = std::move(base);
-  }
   // True if a tensor was compared with its checksum.
   bool sampled() const { return sampled_; }
 
@@ -283,7 +278,7 @@ class DiskDelta final : public WrappedSource {
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     if (out.empty()) return OkStatus();
     std::unique_ptr<Flow>& flow = flows_[id.object];
-    if (flow == nullptr || offset < flow->at) ZT_RETURN_IF_ERROR(Start(id, flow));
+    if (flow == nullptr || offset < flow->at) flow = Start(id);
     ZT_RETURN_IF_ERROR(Pass(id, flow, offset));
     return Advance(id, flow, out);
   }
@@ -334,7 +329,7 @@ class DiskDelta final : public WrappedSource {
     if (checksum == nullptr) return InvalidData("its checksum is missing");
     if (bytes == 0) return InvalidData("it has no bytes that could change");
     if (form_.overwrite && bytes > kMostPositions) return TooLongForPositions(bytes);
-    changed_[*place] = Changed{{index, 0}, entry.components[0].bytes, *checksum};
+    changed_[*place] = Changed{{index, 0}, *checksum};
     return OkStatus();
   }
 
@@ -350,24 +345,24 @@ class DiskDelta final : public WrappedSource {
       all += each.first;
       if (sampled_ && (all > kMostSample || !several)) break;
       const ComponentId id{each.second, 0};
-      std::unique_ptr<Flow> flow;
-      ZT_RETURN_IF_ERROR(AtTensor(*this, id, Start(id, flow)));
+      std::unique_ptr<Flow> flow = Start(id);
       ZT_RETURN_IF_ERROR(AtTensor(*this, id, Pass(id, flow, each.first)));
       sampled_ = true;
     }
     return OkStatus();
   }
 
-  Status Start(ComponentId id, std::unique_ptr<Flow>& flow) const {
-    const Changed& changed = *changed_[id.object];
-    flow = std::make_unique<Flow>(form_.xxh3);
-    if (!form_.overwrite) {
-      flow->exclusive =
-          std::make_unique<Differences>(*delta_, changed.stored, changed.stored_bytes, form_.zstd);
-      return OkStatus();
+  std::unique_ptr<Flow> Start(ComponentId id) const {
+    const ComponentId stored = changed_[id.object]->stored;
+    std::unique_ptr<Changes> changes;
+    if (form_.overwrite) {
+      changes = std::make_unique<Overwriting>(Differences(*delta_, stored, form_.zstd),
+                                              Differences(*delta_, stored, form_.zstd),
+                                              objects_[id.object].components[0].bytes);
+    } else {
+      changes = std::make_unique<Exclusive>(Differences(*delta_, stored, form_.zstd));
     }
-    flow->overwriting = std::make_unique<Overwriting>(*delta_, changed, form_.zstd);
-    return OfDelta(id, flow->overwriting->Begin(objects_[id.object].components[0].bytes));
+    return std::make_unique<Flow>(std::move(changes), Checksum(form_.xxh3));
   }
 
   // Makes what lies before `offset`.
@@ -384,34 +379,19 @@ class DiskDelta final : public WrappedSource {
 
   // Makes the next bytes; at the end compares the checksum, and resets the flow.
   Status Advance(ComponentId id, std::unique_ptr<Flow>& flow, std::span<std::byte> out) const {
-    const std::uint64_t bytes = objects_[id.object].components[0].bytes;
     ZT_RETURN_IF_ERROR(AtTensor(*base_, id, base_->Read(id, flow->at, out)));
-    if (flow->overwriting != nullptr) {
-      ZT_RETURN_IF_ERROR(OfDelta(id, flow->overwriting->Apply(flow->at, out, bytes)));
-      flow->sum.Update(out);
-    } else {
-      ZT_RETURN_IF_ERROR(OfDelta(id, Exclude(*flow, out)));
-    }
-    flow->at += out.size();
-    if (flow->at < bytes) return OkStatus();
-    const Status end =
-        flow->overwriting != nullptr ? flow->overwriting->CheckEnd() : flow->exclusive->CheckEnd();
-    const std::string is = flow->sum.Text();
-    flow.reset();
-    ZT_RETURN_IF_ERROR(OfDelta(id, end));
-    return is == changed_[id.object]->checksum ? OkStatus() : OfDelta(id, Mismatch(id, is));
-  }
-
-  static Status Exclude(Flow& flow, std::span<std::byte> out) {
-    std::array<std::byte, 64 << 10> differences;  // stay in the cache
     while (!out.empty()) {
-      const auto step = std::span(differences).first(std::min(out.size(), differences.size()));
-      ZT_RETURN_IF_ERROR(flow.exclusive->Read(step));
-      for (std::size_t i = 0; i < step.size(); ++i) out[i] ^= step[i];
-      flow.sum.Update(out.first(step.size()));
+      const auto step = out.first(std::min(out.size(), kCached));
+      ZT_RETURN_IF_ERROR(OfDelta(id, flow->changes->Apply(flow->at, step)));
+      flow->sum.Update(step);
+      flow->at += step.size();
       out = out.subspan(step.size());
     }
-    return OkStatus();
+    if (flow->at < objects_[id.object].components[0].bytes) return OkStatus();
+    const auto done = std::exchange(flow, nullptr);
+    ZT_RETURN_IF_ERROR(OfDelta(id, done->changes->CheckEnd()));
+    const std::string is = done->sum.Text();
+    return is == changed_[id.object]->checksum ? OkStatus() : OfDelta(id, Mismatch(id, is));
   }
 
   // Why the checksum of a tensor is another.
@@ -429,11 +409,11 @@ class DiskDelta final : public WrappedSource {
     }
     if (again && sum.Text() == changed.checksum)
       return InvalidArgument("the base, " + Quote(base_path_) + ", has its values of version " +
-                             Quote(form_.versions.version) +
+                             Quote(form_.version) +
                              " already, and xor applied again would undo them");
     return InvalidData("with the base, " + Quote(base_path_) + ", its checksum is " + is +
                        " and should be " + Quote(changed.checksum) + ": that is not version " +
-                       Quote(form_.versions.base) + ", or one of both is damaged");
+                       Quote(form_.base) + ", or one of both is damaged");
   }
 
   // An error of an entry, with its file.
@@ -442,10 +422,8 @@ class DiskDelta final : public WrappedSource {
     return AtTensor(*delta_, changed_[id.object]->stored, status);
   }
 
-  std::unique_ptr<TensorSource> own_delta_, own_base_;
-  TensorSource* const delta_;
-  TensorSource* const base_;
-  const Form form_;
+  const std::shared_ptr<TensorSource> delta_, base_;
+  const DiskForm form_;
   bool sampled_ = false;
   const std::string base_path_;
   std::vector<std::optional<Changed>> changed_;  // by object
@@ -466,33 +444,51 @@ std::optional<std::uint64_t> VersionNumber(std::string_view text) {
   return number;
 }
 
-StatusOr<std::optional<DiskVersions>> FindDiskDelta(const Value::Map& attributes) {
-  ZT_ASSIGN_OR_RETURN(const auto form, ReadForm(attributes));
-  if (!form) return std::nullopt;
-  return form->versions;
+StatusOr<std::optional<DiskForm>> FindDiskDelta(const Value::Map& attributes) {
+  const Value* const attribute = FindMember(attributes, kDiskDelta);
+  if (attribute == nullptr || attribute->AsMap() == nullptr) return std::nullopt;
+  const Value::Map& metadata = *attribute->AsMap();
+  DiskForm form;
+  ZT_ASSIGN_OR_RETURN(form.overwrite, Choice(metadata, "delta_encoding", kXor, kOverwrite));
+  ZT_ASSIGN_OR_RETURN(form.zstd, Choice(metadata, "compression_format", kNone, kZstd));
+  ZT_ASSIGN_OR_RETURN(form.xxh3, Choice(metadata, "checksum_format", kAdler32, kXxh3));
+  for (const auto& [key, text] :
+       {std::make_pair("version", &form.version), std::make_pair("base_version", &form.base)}) {
+    const Value* const value = FindMember(metadata, key);
+    if (value == nullptr || value->AsString() == nullptr || value->AsString()->empty())
+      return InvalidData("its index does not say " + std::string(key));
+    *text = *value->AsString();
+  }
+  const auto version = VersionNumber(form.version);
+  const auto base = VersionNumber(form.base);
+  if (form.version == form.base || (version && base && *version <= *base))
+    return InvalidData("its version " + Quote(form.version) +
+                       " does not follow that of its base, " + Quote(form.base));
+  return form;
 }
 
 StatusOr<std::unique_ptr<TensorSource>> OpenDiskDelta(std::unique_ptr<TensorSource> delta,
                                                       std::unique_ptr<TensorSource> base,
                                                       const std::string& base_path,
                                                       const std::string& known) {
-  ZT_ASSIGN_OR_RETURN(const auto form, ReadForm(delta->attributes()));
-  const DiskVersions& versions = form->versions;
-  const auto number = VersionNumber(known), wanted = VersionNumber(versions.base);
-  if (!known.empty() && (number && wanted ? *number != *wanted : known != versions.base))
-    return InvalidArgument("it is what version " + Quote(versions.version) +
-                           " changes of version " + Quote(versions.base) + ", and the base, " +
-                           Quote(base_path) + ", is version " + Quote(known));
-  auto source = std::make_unique<DiskDelta>(*delta, *form, *base, base_path);
-  source->Own(std::move(delta), std::move(base));
+  ZT_ASSIGN_OR_RETURN(const auto form, FindDiskDelta(delta->attributes()));
+  const auto number = VersionNumber(known), wanted = VersionNumber(form->base);
+  if (!known.empty() && (number && wanted ? *number != *wanted : known != form->base))
+    return InvalidArgument("it is what version " + Quote(form->version) + " changes of version " +
+                           Quote(form->base) + ", and the base, " + Quote(base_path) +
+                           ", is version " + Quote(known));
+  auto source = std::make_unique<DiskDelta>(std::move(delta), *form, std::move(base), base_path);
   ZT_RETURN_IF_ERROR(source->Init(false));
   return source;
 }
 
 StatusOr<bool> IsDiskBase(TensorSource& delta, TensorSource& base) {
-  const auto form = ReadForm(delta.attributes());
+  const auto form = FindDiskDelta(delta.attributes());
   if (!form.ok() || !*form) return false;
-  DiskDelta source(delta, **form, base, "");
+  const auto borrowed = [](TensorSource& of) {
+    return std::shared_ptr<TensorSource>(std::shared_ptr<void>(), &of);
+  };
+  DiskDelta source(borrowed(delta), **form, borrowed(base), "");
   const Status fits = source.Init(true);
   if (fits.code() == StatusCode::kUnavailable) return fits;
   return fits.ok() && source.sampled();

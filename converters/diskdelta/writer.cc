@@ -25,105 +25,39 @@ namespace {
 // As others write it.
 constexpr int kLevel = 1;
 
-std::string Json(std::string_view text) {
+// Of a text or a map.
+std::string Json(const auto& value) {
   std::string json;
-  AppendJson(Value(text), json);
+  AppendJson(value, json);
   return json;
 }
 
-// Appends a member to an object of JSON, which begins with '{'.
-void AddMember(std::string& object, std::string_view key, std::string_view value) {
-  if (!object.ends_with('{')) object += ',';
-  object += Json(key) + ":" + std::string(value);
-}
-
-// Encodes one frame, which says the size of its content, to a place in a sink.
-class FrameWriter {
- public:
-  FrameWriter(Sink& sink, std::uint64_t place, std::uint64_t content)
-      : sink_(sink), place_(place), context_(ZSTD_createCCtx(), &ZSTD_freeCCtx) {
-    buffer_.resize(ZSTD_CStreamOutSize());
-    ok_ = context_ != nullptr &&
-          !ZSTD_isError(ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, kLevel)) &&
-          !ZSTD_isError(ZSTD_CCtx_setPledgedSrcSize(context_.get(), content));
-  }
-
-  Status Write(std::span<const std::byte> bytes) { return Run(bytes, ZSTD_e_continue); }
-  Status WriteZeros(std::uint64_t count) {
-    static constexpr std::array<std::byte, 64 << 10> zeros = {};
-    for (; count > 0; count -= std::min<std::uint64_t>(count, zeros.size()))
-      ZT_RETURN_IF_ERROR(
-          Write(std::span(zeros).first(std::min<std::uint64_t>(count, zeros.size()))));
-    return OkStatus();
-  }
-  Status End() { return Run({}, ZSTD_e_end); }
-  // Where the frame ends.
-  std::uint64_t place() const { return place_; }
-
- private:
-  Status Run(std::span<const std::byte> bytes, ZSTD_EndDirective how) {
-    if (!ok_) return IoError("cannot make a zstd context: out of memory");
-    ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
-    for (std::size_t left = 1; left > 0;) {
-      ZSTD_outBuffer out{buffer_.data(), buffer_.size(), 0};
-      left = ZSTD_compressStream2(context_.get(), &out, &in, how);
-      if (ZSTD_isError(left)) return IoError(std::string("zstd: ") + ZSTD_getErrorName(left));
-      if (how == ZSTD_e_continue) left = in.size - in.pos;
-      const std::span<const std::byte> piece = std::span(buffer_).first(out.pos);
-      if (out.pos > 0)
-        ZT_RETURN_IF_ERROR(WithFile(sink_.WriteAt(place_, std::span(&piece, 1)), sink_.name()));
-      place_ += out.pos;
-    }
-    return OkStatus();
-  }
-
-  Sink& sink_;
-  std::uint64_t place_;
-  std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context_;
-  std::vector<std::byte> buffer_;
-  bool ok_ = false;
-};
-
 // Both sides of a tensor, read in order, once or several times.
-class Sides {
- public:
-  Sides(TensorSource& source, TensorSource& base, const DiskPair& pair)
-      : fresh_{source, pair.fresh},
-        old_{base, pair.old},
-        bytes_(source.objects()[pair.fresh.object].components[0].bytes),
-        step_(StepOf(source, pair.fresh, StepOf(base, pair.old, kStep))) {}
+struct Sides {
+  TensorSource& source;
+  TensorSource& base;
+  const DiskPair& pair;
 
-  std::uint64_t bytes() const { return bytes_; }
+  const Object& object() const { return source.objects()[pair.fresh.object]; }
+  std::uint64_t bytes() const { return object().components[0].bytes; }
   // Calls `look` with each piece of both.
-  Status Each(const std::function<Status(std::uint64_t, std::span<std::byte>,
-                                         std::span<std::byte>)>& look) {
-    std::vector<std::byte> fresh(std::min(bytes_, step_)), old(fresh.size());
-    for (std::uint64_t at = 0; at < bytes_; at += fresh.size()) {
-      fresh.resize(std::min<std::uint64_t>(fresh.size(), bytes_ - at));
+  Status Each(const std::function<Status(std::uint64_t at, std::span<std::byte> fresh,
+                                         std::span<std::byte> old)>& look) const {
+    const auto whole = [](std::uint64_t step, std::uint64_t unit) {
+      return unit == 0 ? step : (step + unit - 1) / unit * unit;
+    };
+    const std::uint64_t step =
+        whole(whole(kStep, base.preferred_read(pair.old)), source.preferred_read(pair.fresh));
+    std::vector<std::byte> fresh, old;
+    for (std::uint64_t at = 0; at < bytes(); at += fresh.size()) {
+      fresh.resize(std::min(step, bytes() - at));
       old.resize(fresh.size());
-      ZT_RETURN_IF_ERROR(fresh_.Read(at, fresh));
-      ZT_RETURN_IF_ERROR(old_.Read(at, old));
+      ZT_RETURN_IF_ERROR(AtTensor(source, pair.fresh, source.Read(pair.fresh, at, fresh)));
+      ZT_RETURN_IF_ERROR(AtTensor(base, pair.old, base.Read(pair.old, at, old)));
       ZT_RETURN_IF_ERROR(look(at, fresh, old));
     }
     return OkStatus();
   }
-
- private:
-  struct Side {
-    TensorSource& source;
-    ComponentId id;
-
-    Status Read(std::uint64_t at, std::span<std::byte> out) const {
-      return AtTensor(source, id, source.Read(id, at, out));
-    }
-  };
-  static std::uint64_t StepOf(const TensorSource& source, ComponentId id, std::uint64_t least) {
-    const std::uint64_t unit = std::max<std::uint64_t>(source.preferred_read(id), 1);
-    return (least + unit - 1) / unit * unit;
-  }
-
-  const Side fresh_, old_;
-  const std::uint64_t bytes_, step_;
 };
 
 // Where frames begin in a file: behind the longest header that these tensors can have.
@@ -135,53 +69,55 @@ std::uint64_t RoomFor(const TensorSource& source, std::span<const DiskPair> pair
   return (bytes + 7) / 8 * 8;
 }
 
-// One file: frames, then the header before them.
+// One file: frames, each of which says the size of its content, then the header before them.
 class FileWriter {
  public:
-  FileWriter(const DiskDeltaOptions& options, std::uint64_t begin, Sink& sink)
-      : options_(options), sink_(sink), begin_(begin), place_(begin) {}
+  FileWriter(const DiskForm& form, std::uint64_t begin, Sink& sink)
+      : form_(form), sink_(sink), begin_(begin), place_(begin) {}
 
-  Status Add(const std::string& name, Sides sides,
-             const std::function<Status(std::uint64_t)>& progress) {
-    Checksum sum(options_.xxh3);
+  Status Add(const Sides& sides, const std::function<Status(std::uint64_t)>& progress) {
+    Checksum sum(form_.xxh3);
     const auto report = [&](std::span<const std::byte> piece) {
       sum.Update(piece);
       return progress(piece.size());
     };
-    std::optional<FrameWriter> frame;
-    ZT_RETURN_IF_ERROR(options_.overwrite ? Overwrite(sides, report, frame)
-                                          : Exclude(sides, report, frame));
-    if (!frame) return OkStatus();
-    ZT_RETURN_IF_ERROR(frame->End());
-    const std::uint64_t end = frame->place();
-    AddMember(header_, name,
-              R"({"dtype":"U8","shape":[)" + std::to_string(end - place_) +
-                  R"(],"data_offsets":[)" + std::to_string(place_ - begin_) + "," +
-                  std::to_string(end - begin_) + "]}");
-    AddMember(checksums_, name, Json(sum.Text()));
-    names_.push_back(name);
-    place_ = end;
+    const std::uint64_t begin = place_;
+    ZT_RETURN_IF_ERROR(form_.overwrite ? Overwrite(sides, report) : Exclude(sides, report));
+    if (!begun_) return OkStatus();
+    ZT_RETURN_IF_ERROR(Write({}, ZSTD_e_end));
+    begun_ = false;
+    header_.emplace_back(
+        sides.object().name,
+        Value::Map{{"dtype", "U8"},
+                   {"shape", Value::Array{place_ - begin}},
+                   {"data_offsets", Value::Array{begin - begin_, place_ - begin_}}});
+    checksums_.emplace_back(sides.object().name, sum.Text());
     return OkStatus();
   }
 
+  // The names of what was added.
   StatusOr<std::vector<std::string>> Finish() {
-    if (names_.empty()) return names_;
-    AddMember(header_, "__metadata__", checksums_ + "}");
-    header_ += "}";
-    assert(header_.size() <= begin_);
-    header_.resize(begin_, ' ');
-    zt::internal::StoreLittle(begin_ - 8, 8, reinterpret_cast<std::byte*>(header_.data()));
-    const std::span<const std::byte> piece = std::as_bytes(std::span(header_));
+    std::vector<std::string> names;
+    for (const Value::Member& each : checksums_) names.push_back(each.first);
+    if (names.empty()) return names;
+    std::string header(8, '\0');
+    AppendJson(header_, header);
+    header.back() = ',';
+    header += R"("__metadata__":)" + Json(checksums_) + "}";
+    assert(header.size() <= begin_);
+    header.resize(begin_, ' ');
+    zt::internal::StoreLittle(begin_ - 8, 8, reinterpret_cast<std::byte*>(header.data()));
+    const std::span<const std::byte> piece = std::as_bytes(std::span(header));
     ZT_RETURN_IF_ERROR(WithFile(sink_.WriteAt(0, std::span(&piece, 1)), sink_.name()));
     ZT_RETURN_IF_ERROR(WithFile(sink_.Finish(place_), sink_.name()));
-    return std::move(names_);
+    return names;
   }
 
  private:
   using Report = std::function<Status(std::span<const std::byte>)>;
 
-  // Leaves `frame` empty if nothing differs: what is equal is encoded once something is not.
-  Status Exclude(Sides& sides, const Report& report, std::optional<FrameWriter>& frame) {
+  // Begins no frame if nothing differs: what is equal is encoded once something is not.
+  Status Exclude(const Sides& sides, const Report& report) {
     std::uint64_t equal = 0;
     ZT_RETURN_IF_ERROR(sides.Each(
         [&](std::uint64_t, std::span<std::byte> fresh, std::span<std::byte> old) -> Status {
@@ -190,16 +126,16 @@ class FileWriter {
             equal += fresh.size();
             return OkStatus();
           }
-          if (!frame) frame.emplace(sink_, place_, sides.bytes());
-          ZT_RETURN_IF_ERROR(frame->WriteZeros(std::exchange(equal, 0)));
+          if (!begun_) ZT_RETURN_IF_ERROR(Begin(sides.bytes()));
+          ZT_RETURN_IF_ERROR(WriteZeros(std::exchange(equal, 0)));
           for (std::size_t i = 0; i < old.size(); ++i) old[i] ^= fresh[i];
-          return frame->Write(old);
+          return Write(old);
         }));
-    return frame ? frame->WriteZeros(equal) : OkStatus();
+    return begun_ ? WriteZeros(equal) : OkStatus();
   }
 
   // The number of changed bytes, their positions, and the bytes: each needs all of the tensor.
-  Status Overwrite(Sides& sides, const Report& report, std::optional<FrameWriter>& frame) {
+  Status Overwrite(const Sides& sides, const Report& report) {
     std::uint64_t count = 0;
     ZT_RETURN_IF_ERROR(sides.Each(
         [&](std::uint64_t, std::span<std::byte> fresh, std::span<std::byte> old) -> Status {
@@ -209,10 +145,10 @@ class FileWriter {
     if (count == 0) return OkStatus();
     if (count >= kMostPositions)
       return Unsupported("all of its 2^32 bytes differ; write disk-delta");
-    frame.emplace(sink_, place_, 4 + 5 * count);
+    ZT_RETURN_IF_ERROR(Begin(4 + 5 * count));
     std::vector<std::byte> out(4);
     zt::internal::StoreLittle(count, 4, out.data());
-    ZT_RETURN_IF_ERROR(frame->Write(out));
+    ZT_RETURN_IF_ERROR(Write(out));
     for (const bool positions : {true, false}) {
       ZT_RETURN_IF_ERROR(sides.Each(
           [&](std::uint64_t at, std::span<std::byte> fresh, std::span<std::byte> old) -> Status {
@@ -226,21 +162,55 @@ class FileWriter {
               out.resize(out.size() + 4);
               zt::internal::StoreLittle(at + i, 4, &out[out.size() - 4]);
             }
-            return frame->Write(out);
+            return Write(out);
           }));
     }
     return OkStatus();
   }
 
-  const DiskDeltaOptions& options_;
+  // A frame.
+  Status Begin(std::uint64_t content) {
+    if (context_ == nullptr ||
+        ZSTD_isError(ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, kLevel)) ||
+        ZSTD_isError(ZSTD_CCtx_setPledgedSrcSize(context_.get(), content)))
+      return IoError("cannot make a zstd context: out of memory");
+    begun_ = true;
+    return OkStatus();
+  }
+  Status Write(std::span<const std::byte> bytes, ZSTD_EndDirective how = ZSTD_e_continue) {
+    ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+    for (std::size_t left = 1; left > 0;) {
+      ZSTD_outBuffer out{buffer_.data(), buffer_.size(), 0};
+      left = ZSTD_compressStream2(context_.get(), &out, &in, how);
+      if (ZSTD_isError(left)) return IoError(std::string("zstd: ") + ZSTD_getErrorName(left));
+      if (how == ZSTD_e_continue) left = in.size - in.pos;
+      const std::span<const std::byte> piece = std::span(buffer_).first(out.pos);
+      if (out.pos > 0)
+        ZT_RETURN_IF_ERROR(WithFile(sink_.WriteAt(place_, std::span(&piece, 1)), sink_.name()));
+      place_ += out.pos;
+    }
+    return OkStatus();
+  }
+  Status WriteZeros(std::uint64_t count) {
+    static constexpr std::array<std::byte, 64 << 10> zeros = {};
+    for (; count > 0; count -= std::min<std::uint64_t>(count, zeros.size()))
+      ZT_RETURN_IF_ERROR(
+          Write(std::span(zeros).first(std::min<std::uint64_t>(count, zeros.size()))));
+    return OkStatus();
+  }
+
+  const DiskForm& form_;
   Sink& sink_;
   const std::uint64_t begin_;
   std::uint64_t place_;
-  std::string header_ = std::string(8, '\0') + "{", checksums_ = "{";
-  std::vector<std::string> names_;
+  Value::Map header_, checksums_;
+  const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context_{ZSTD_createCCtx(),
+                                                                         &ZSTD_freeCCtx};
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(ZSTD_CStreamOutSize());
+  bool begun_ = false;  // a frame
 };
 
-Status CheckPair(const Object& fresh, const Object* old, const DiskDeltaOptions& options) {
+Status CheckPair(const Object& fresh, const Object* old, const DiskForm& form) {
   if (old == nullptr)
     return Unsupported("the base has no such tensor, and disk-delta has no place for new ones");
   if (fresh.format != "dense" || fresh.components.size() != 1 || old->format != "dense")
@@ -253,23 +223,21 @@ Status CheckPair(const Object& fresh, const Object* old, const DiskDeltaOptions&
     return Unsupported("it is " + std::string(Name(is.element)) + " " + ToString(fresh.shape) +
                        ", in the base " + std::string(Name(was.element)) + " " +
                        ToString(old->shape) + ", and disk-delta keeps types and shapes");
-  return options.overwrite && is.bytes > kMostPositions ? TooLongForPositions(is.bytes)
-                                                        : OkStatus();
+  return form.overwrite && is.bytes > kMostPositions ? TooLongForPositions(is.bytes) : OkStatus();
 }
 
 }  // namespace
 
 StatusOr<std::vector<DiskPair>> PairTensors(const TensorSource& source,
                                             std::span<const std::uint32_t> objects,
-                                            const TensorSource& base,
-                                            const DiskDeltaOptions& options) {
+                                            const TensorSource& base, const DiskForm& form) {
   const NameIndex places = ByName(base.objects());
   std::vector<DiskPair> pairs;
   for (const std::uint32_t index : objects) {
     const Object& object = source.objects()[index];
     const auto found = places.find(object.name);
-    Status status = CheckPair(
-        object, found == places.end() ? nullptr : &base.objects()[found->second], options);
+    Status status =
+        CheckPair(object, found == places.end() ? nullptr : &base.objects()[found->second], form);
     if (status.ok()) status = source.CheckReadable(index);
     if (status.ok()) status = base.CheckReadable(found->second);
     ZT_RETURN_IF_ERROR(WithFile(WithTensor(status, object.name), source.file({index, 0})));
@@ -285,32 +253,28 @@ StatusOr<std::vector<DiskPair>> PairTensors(const TensorSource& source,
 }
 
 StatusOr<std::vector<std::string>> WriteDiskDelta(
-    TensorSource& source, TensorSource& base, std::span<const DiskPair> pairs,
-    const DiskDeltaOptions& options, Sink& sink,
-    const std::function<Status(std::uint64_t bytes)>& progress) {
-  FileWriter writer(options, RoomFor(source, pairs), sink);
+    TensorSource& source, TensorSource& base, std::span<const DiskPair> pairs, const DiskForm& form,
+    Sink& sink, const std::function<Status(std::uint64_t bytes)>& progress) {
+  FileWriter writer(form, RoomFor(source, pairs), sink);
   for (const DiskPair& pair : pairs) {
-    const std::string& name = source.objects()[pair.fresh.object].name;
-    ZT_RETURN_IF_ERROR(WithTensor(writer.Add(name, Sides(source, base, pair), progress), name));
+    const Sides sides{source, base, pair};
+    ZT_RETURN_IF_ERROR(WithTensor(writer.Add(sides, progress), sides.object().name));
   }
   return writer.Finish();
 }
 
-std::string DiskDeltaIndex(const DiskDeltaOptions& options,
+std::string DiskDeltaIndex(const DiskForm& form,
                            const std::map<std::string, std::vector<std::string>>& files) {
-  std::string metadata = "{", map = "{", text = "{";
-  AddMember(metadata, "version", Json(options.versions.version));
-  AddMember(metadata, "base_version", Json(options.versions.base));
-  AddMember(metadata, "delta_encoding", Json(options.overwrite ? kOverwrite : kXor));
-  AddMember(metadata, "compression_format", Json(kZstd));
-  AddMember(metadata, "checksum_format", Json(options.xxh3 ? kXxh3 : kAdler32));
+  Value::Map map;
   for (const auto& [file, names] : files) {
-    for (const std::string& name : names) AddMember(map, name, Json(file));
+    for (const std::string& name : names) map.emplace_back(name, file);
   }
-  AddMember(text, "metadata", metadata + "}");
-  AddMember(text, "weight_map", map + "}");
-  text += "}";
-  return text;
+  const Value::Map metadata = {{"version", form.version},
+                               {"base_version", form.base},
+                               {"delta_encoding", form.overwrite ? kOverwrite : kXor},
+                               {"compression_format", kZstd},
+                               {"checksum_format", form.xxh3 ? kXxh3 : kAdler32}};
+  return R"({"metadata":)" + Json(metadata) + R"(,"weight_map":)" + Json(map) + "}";
 }
 
 }  // namespace zt

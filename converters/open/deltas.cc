@@ -91,13 +91,13 @@ class Chain {
 
  private:
   // Of a "disk delta".
-  static StatusOr<std::optional<DiskVersions>> FindVersions(const TensorSource& source) {
+  static StatusOr<std::optional<DiskForm>> FindVersions(const TensorSource& source) {
     if (source.format() == "zt") return std::nullopt;
     return FindDiskDelta(source.attributes());
   }
 
   // The name that the base of a "disk delta" has beside it: that of the delta, with its version.
-  static std::string BaseOf(const DiskVersions& versions, const std::string& path) {
+  static std::string BaseOf(const DiskForm& versions, const std::string& path) {
     std::string name = BaseName(path);
     if (name.ends_with(".json")) name = BaseName(path.substr(0, path.size() - name.size()));
     const auto below = VersionNumber(versions.base), own = VersionNumber(name);
