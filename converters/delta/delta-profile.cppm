@@ -40,9 +40,13 @@ StatusOr<Entry> ReadEntry(const Object& object);
 // The object that an entry makes.
 Object ResultOf(const Object& stored, const Entry& entry);
 
-// The component of an object that has this role, type and size.
+// An attribute that breaks a rule.
+Status Broken(const std::string& rule);
+
+// The component of an object that has this role, type and size, if one is given.
 std::optional<std::uint32_t> FindComponent(const Object& object, std::string_view role,
-                                           const ElementType& element, std::uint64_t bytes);
+                                           const ElementType& element,
+                                           std::optional<std::uint64_t> bytes = {});
 
 // Reads ranges of a component in any order, without its digest, where that is possible.
 class AnyOrder {

@@ -14,11 +14,14 @@ import zt.digest;
 import zt.format;
 
 namespace zt {
-namespace {
 
-Status Broken(const std::string& rule) {
+Status delta::internal::Broken(const std::string& rule) {
   return InvalidData(std::string(kDeltaFormat) + ": " + rule);
 }
+
+namespace {
+
+using namespace delta::internal;
 
 // A text that may be absent.
 StatusOr<std::string> TextOf(const Value::Map& map, std::string_view key) {
@@ -37,7 +40,7 @@ StatusOr<std::uint64_t> NumberOf(const Value::Map& map, std::string_view key) {
 
 // The attribute of an Entry; null if there is none.
 const Value::Map* EntryOf(const Object& stored) {
-  const Value* const value = FindMember(stored.attributes, delta::internal::kEntryAttribute);
+  const Value* const value = FindMember(stored.attributes, kEntryAttribute);
   return value == nullptr ? nullptr : value->AsMap();
 }
 
@@ -220,10 +223,12 @@ Object ResultOf(const Object& stored, const Entry& entry) {
 }
 
 std::optional<std::uint32_t> FindComponent(const Object& object, std::string_view role,
-                                           const ElementType& element, std::uint64_t bytes) {
+                                           const ElementType& element,
+                                           std::optional<std::uint64_t> bytes) {
   for (std::uint32_t c = 0; c < object.components.size(); ++c) {
     const Component& each = object.components[c];
-    if (each.role == role && each.element == element && each.bytes == bytes) return c;
+    if (each.role == role && each.element == element && bytes.value_or(each.bytes) == each.bytes)
+      return c;
   }
   return std::nullopt;
 }

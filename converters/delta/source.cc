@@ -29,27 +29,6 @@ class DeltaSource;
 // The delta that a source is, or wraps; else null.
 const DeltaSource* FindDeltaIn(const TensorSource& source);
 
-// The component of an object that has the frames of a part.
-StatusOr<std::uint32_t> StoredAs(const TensorSource& delta, std::uint32_t index, const Part& part) {
-  const Object& object = delta.objects()[index];
-  const std::string role = RoleOf(part);
-  std::uint64_t bytes = 0;
-  for (const DeltaChunk& chunk : part.chunks) bytes += chunk.frame;
-  for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-    const Component& component = object.components[c];
-    if (component.role != role || component.element != ElementType{DType::kU8, ""}) continue;
-    const auto form = delta.stored({index, c});
-    if (delta.encoded({index, c}) || (form && form->encoding != Encoding::kRaw))
-      return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) + " is not raw");
-    if (part.same_as || component.bytes == bytes) return c;
-    return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) + " has " +
-                       std::to_string(component.bytes) + " bytes, its chunks have " +
-                       std::to_string(bytes));
-  }
-  return InvalidData(std::string(kDeltaFormat) + ": component " + Quote(role) +
-                     " is missing, or not u8");
-}
-
 // A component of the result that is made of a chunk of the base and a frame at a time.
 struct Made {
   Part part;
@@ -58,7 +37,40 @@ struct Made {
   AnyOrder stored;
   std::optional<AnyOrder> base;  // nullopt if no chunk needs it
   const Made* below = nullptr;   // what the base makes of the same chunks, if it is a delta
+
+  std::uint64_t BeginOf(std::size_t k) const { return std::uint64_t{k} * part.chunk; }
+  std::size_t BytesOf(std::size_t k) const {
+    return std::min<std::uint64_t>(part.chunk, part.bytes - BeginOf(k));
+  }
+  StatusOr<std::vector<std::byte>> FrameOf(std::size_t k) const {
+    std::vector<std::byte> frame(part.chunks[k].frame);
+    if (!frame.empty()) ZT_RETURN_IF_ERROR(stored.Read(frames[k], frame));
+    return frame;
+  }
 };
+
+// A part of an object of `delta`, without its base.
+StatusOr<std::shared_ptr<Made>> MakePart(TensorSource& delta, std::uint32_t index, Part part) {
+  const auto made = std::make_shared<Made>();
+  std::uint64_t bytes = 0;
+  for (const DeltaChunk& chunk : part.chunks) {
+    made->frames.push_back(bytes);
+    bytes += chunk.frame;
+  }
+  const Object& object = delta.objects()[index];
+  const std::string role = RoleOf(part), component = "component " + Quote(role);
+  const auto c = FindComponent(object, role, {DType::kU8, ""});
+  if (!c) return Broken(component + " is missing, or not u8");
+  const auto form = delta.stored({index, *c});
+  if (delta.encoded({index, *c}) || (form && form->encoding != Encoding::kRaw))
+    return Broken(component + " is not raw");
+  if (!part.same_as && object.components[*c].bytes != bytes)
+    return Broken(component + " has " + std::to_string(object.components[*c].bytes) +
+                  " bytes, its chunks have " + std::to_string(bytes));
+  made->stored = AnyOrder(delta, {index, *c});
+  made->part = std::move(part);
+  return made;
+}
 
 class DeltaSource final : public WrappedSource {
  public:
@@ -111,14 +123,13 @@ class DeltaSource final : public WrappedSource {
     ZT_RETURN_IF_ERROR(CheckRange(id, offset, out.size()));
     while (!out.empty()) {
       const std::size_t k = offset / made->part.chunk;
-      const std::uint64_t begin = std::uint64_t{k} * made->part.chunk;
-      const std::size_t bytes = std::min<std::uint64_t>(made->part.chunk, made->part.bytes - begin);
-      const std::size_t skip = offset - begin, take = std::min(bytes - skip, out.size());
+      const std::size_t bytes = made->BytesOf(k), skip = offset - made->BeginOf(k),
+                        take = std::min(bytes - skip, out.size());
       if (take == bytes) {
         ZT_RETURN_IF_ERROR(ReadChunk(*made, k, out.first(bytes)));
       } else {
         ZT_ASSIGN_OR_RETURN(const auto whole, Recent(*made, k, bytes));
-        std::memcpy(out.data(), whole->data() + skip, take);
+        std::memcpy(out.data(), whole->bytes.data() + skip, take);
       }
       out = out.subspan(take);
       offset += take;
@@ -169,9 +180,15 @@ class DeltaSource final : public WrappedSource {
  private:
   // An object: as the delta has it, or made of parts.
   struct Served {
-    std::uint32_t stored = 0;  // its index in the delta
-    std::uint64_t index = 0;
+    std::uint32_t stored = 0;                       // its index in the delta
     std::vector<std::shared_ptr<const Made>> made;  // empty as the delta has it
+  };
+
+  // A chunk that was made.
+  struct Held {
+    const Made* made;
+    std::size_t k;
+    std::vector<std::byte> bytes;
   };
 
   bool passes(ComponentId id) const override { return MadeOf(id) == nullptr; }
@@ -197,70 +214,55 @@ class DeltaSource final : public WrappedSource {
 
   // Declares the objects. Those that take no room in the file lie at one place; they are sorted.
   Status Declare() {
-    std::vector<Served> all;
-    std::vector<Object> results;
+    struct Listed {
+      std::pair<std::size_t, std::uint64_t> place;  // neighbours that are sorted, and among them
+      Object object;
+      Served served;
+    };
+    std::vector<Listed> all;
     for (std::uint32_t i = 0; i < delta_->objects().size(); ++i) {
       const Object& object = delta_->objects()[i];
-      Served served;
-      served.stored = i;
-      if (object.format != kDeltaFormat) {
-        results.push_back(object);
-        all.push_back(std::move(served));
-        continue;
+      Listed listed{{0, 0}, object, {i, {}}};
+      if (object.format == kDeltaFormat) {
+        auto entry = ReadEntry(object);
+        if (!entry.ok())
+          return WithFile(WithTensor(entry.status(), object.name), delta_->file({i, 0}));
+        listed.place.second = entry->index;
+        listed.object = ResultOf(object, *entry);
+        ZT_RETURN_IF_ERROR(WithTensor(AddParts(*std::move(entry), listed.served), object.name));
       }
-      auto entry = ReadEntry(object);
-      if (!entry.ok())
-        return WithFile(WithTensor(entry.status(), object.name), delta_->file({i, 0}));
-      served.index = entry->index;
-      results.push_back(ResultOf(object, *entry));
-      const Status status = AddParts(i, *std::move(entry), served);
-      ZT_RETURN_IF_ERROR(WithTensor(status, object.name));
-      all.push_back(std::move(served));
-    }
-    std::vector<std::uint32_t> order(all.size());
-    std::iota(order.begin(), order.end(), 0);
-    for (std::size_t begin = 0, end; begin < order.size(); begin = end) {
-      const auto file_of = [&](std::size_t i) { return &delta_->file({all[i].stored, 0}); };
-      const auto made = [&](std::size_t i) { return !all[i].made.empty(); };
-      for (end = begin + 1;
-           end < order.size() && made(begin) && made(end) && file_of(end) == file_of(begin);
-           ++end) {
+      if (i > 0) {
+        const bool alike = listed.served.made.empty() == all.back().served.made.empty() &&
+                           delta_->file({i, 0}) == delta_->file({i - 1, 0});
+        listed.place.first = all.back().place.first + (alike ? 0 : 1);
       }
-      std::stable_sort(order.begin() + static_cast<std::ptrdiff_t>(begin),
-                       order.begin() + static_cast<std::ptrdiff_t>(end),
-                       [&](auto a, auto b) { return all[a].index < all[b].index; });
+      all.push_back(std::move(listed));
     }
-    for (const std::uint32_t i : order) {
-      objects_.push_back(std::move(results[i]));
-      parts_.push_back(std::move(all[i]));
+    std::ranges::stable_sort(all, {}, &Listed::place);
+    for (Listed& listed : all) {
+      objects_.push_back(std::move(listed.object));
+      parts_.push_back(std::move(listed.served));
     }
     return OkStatus();
   }
 
-  Status AddParts(std::uint32_t stored, Entry entry, Served& served) {
-    const Object& object = delta_->objects()[stored];
-    const std::string& name = entry.from.empty() ? object.name : entry.from;
+  Status AddParts(Entry entry, Served& served) {
+    const std::string& own = delta_->objects()[served.stored].name;
+    const std::string& name = entry.from.empty() ? own : entry.from;
     const auto found = base_objects_.find(name);
     for (Part& part : entry.parts) {
-      auto made = std::make_shared<Made>();
-      ZT_ASSIGN_OR_RETURN(const std::uint32_t c, StoredAs(*delta_, stored, part));
-      made->stored = AnyOrder(*delta_, {stored, c});
-      std::uint64_t at = 0;
-      bool needs_base = false;
-      for (const DeltaChunk& chunk : part.chunks) {
-        made->frames.push_back(at);
-        at += chunk.frame;
-        needs_base = needs_base || chunk.kind != DeltaKind::kPlanes;
-      }
+      ZT_ASSIGN_OR_RETURN(const auto made, MakePart(*delta_, served.stored, std::move(part)));
+      made->name = name;
+      const bool needs_base = std::ranges::any_of(made->part.chunks, [](const DeltaChunk& chunk) {
+        return chunk.kind != DeltaKind::kPlanes;
+      });
       if (needs_base && base_ != nullptr) {
         if (found == base_objects_.end()) return Wrong("it has no tensor " + Quote(name));
-        ZT_ASSIGN_OR_RETURN(made->base, FindInBase(found->second, part));
+        ZT_ASSIGN_OR_RETURN(made->base, FindInBase(found->second, made->part));
         const Made* const below = below_ == nullptr ? nullptr : below_->MadeOf(made->base->id());
-        if (below != nullptr && below->part.chunk == part.chunk) made->below = below;
+        if (below != nullptr && below->part.chunk == made->part.chunk) made->below = below;
       }
-      made->part = std::move(part);
-      made->name = name;
-      served.made.push_back(std::move(made));
+      served.made.push_back(made);
     }
     return OkStatus();
   }
@@ -310,10 +312,10 @@ class DeltaSource final : public WrappedSource {
           if (each->part.role == role && !each->part.same_as) same = each;
         }
         if (same == nullptr || same->part.bytes != made->part.bytes)
-          return WithFile(WithTensor(InvalidData(std::string(kDeltaFormat) + ": 'same_as' names " +
-                                                 Quote(name) + ", which has no such part"),
-                                     objects_[i].name),
-                          file_);
+          return WithFile(
+              WithTensor(Broken("'same_as' names " + Quote(name) + ", which has no such part"),
+                         objects_[i].name),
+              file_);
         aliases.emplace_back(&made, same);
       }
     }
@@ -334,41 +336,38 @@ class DeltaSource final : public WrappedSource {
     if (chunk.kind != DeltaKind::kPlanes) {
       if (!made.base)
         return FailedPrecondition("its base is in memory, where alone it can be changed");
-      const std::uint64_t begin = std::uint64_t{k} * made.part.chunk;
       ZT_RETURN_IF_ERROR(
           made.below == nullptr
-              ? made.base->Read(begin, out)
+              ? made.base->Read(made.BeginOf(k), out)
               : AtTensor(*base_, made.base->id(), below_->MakeChunk(*made.below, k, out, checked)));
       if (checked && Xxh3(out) != chunk.base)
         return WithFile(Wrong("tensor " + Quote(base_->objects()[made.base->id().object].name) +
                               " has other values there"),
                         file_);
     }
-    if (chunk.kind != DeltaKind::kEqual) {
-      std::vector<std::byte> frame(chunk.frame);
-      ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
-      ZT_RETURN_IF_ERROR(ApplyDelta(made.part.element, chunk, frame, out));
-    }
-    return checked && Xxh3(out) != chunk.result ? WrongResult(k) : OkStatus();
+    ZT_RETURN_IF_ERROR(Change(made, k, out));
+    return checked ? CheckResult(chunk, k, out) : OkStatus();
+  }
+
+  // Makes chunk `k` of the base's bytes.
+  static Status Change(const Made& made, std::size_t k, std::span<std::byte> bytes) {
+    ZT_ASSIGN_OR_RETURN(const auto frame, made.FrameOf(k));
+    return ApplyDelta(made.part.element, made.part.chunks[k], frame, bytes);
   }
 
   // A chunk of which a part is wanted; the last few are kept.
-  StatusOr<std::shared_ptr<const std::vector<std::byte>>> Recent(const Made& made, std::size_t k,
-                                                                 std::size_t bytes) {
-    constexpr std::size_t kMost = 4;
-    const Held::Key key(&made, k);
+  StatusOr<std::shared_ptr<const Held>> Recent(const Made& made, std::size_t k, std::size_t bytes) {
     {
       const zt::internal::MutexLock lock(mutex_);
-      const auto found = std::ranges::find(recent_, key, &Held::key);
-      if (found != recent_.end()) return found->bytes;
+      for (const auto& held : recent_) {
+        if (held != nullptr && held->made == &made && held->k == k) return held;
+      }
     }
-    const auto made_now = std::make_shared<std::vector<std::byte>>(bytes);
-    ZT_RETURN_IF_ERROR(ReadChunk(made, k, *made_now));
+    const auto held = std::make_shared<Held>(&made, k, std::vector<std::byte>(bytes));
+    ZT_RETURN_IF_ERROR(ReadChunk(made, k, held->bytes));
     const zt::internal::MutexLock lock(mutex_);
-    if (std::ranges::find(recent_, key, &Held::key) == recent_.end())
-      recent_.push_front({key, made_now});
-    if (recent_.size() > kMost) recent_.pop_back();
-    return std::shared_ptr<const std::vector<std::byte>>(made_now);
+    recent_[next_++ % recent_.size()] = held;
+    return std::shared_ptr<const Held>(held);
   }
 
   // A chunk in memory. It is changed only once the result is known to be right.
@@ -391,10 +390,8 @@ class DeltaSource final : public WrappedSource {
     const std::span<std::byte> fresh = room.bytes();
     if (of_base) {
       std::memcpy(fresh.data(), memory.data(), fresh.size());
-      std::vector<std::byte> frame(chunk.frame);
-      ZT_RETURN_IF_ERROR(made.stored.Read(made.frames[k], frame));
-      ZT_RETURN_IF_ERROR(ApplyDelta(made.part.element, chunk, frame, fresh));
-      if (Xxh3(fresh) != chunk.result) return WrongResult(k);
+      ZT_RETURN_IF_ERROR(Change(made, k, fresh));
+      ZT_RETURN_IF_ERROR(CheckResult(chunk, k, fresh));
     } else {
       ZT_RETURN_IF_ERROR(ReadChunk(made, k, fresh));
     }
@@ -402,7 +399,9 @@ class DeltaSource final : public WrappedSource {
     return OkStatus();
   }
 
-  static Status WrongResult(std::size_t k) {
+  static Status CheckResult(const DeltaChunk& chunk, std::size_t k,
+                            std::span<const std::byte> bytes) {
+    if (Xxh3(bytes) == chunk.result) return OkStatus();
     return InvalidData("chunk " + std::to_string(k) +
                        " of its differences gives bytes of another digest");
   }
@@ -414,14 +413,10 @@ class DeltaSource final : public WrappedSource {
   std::size_t uneven_ = 0;  // see kMostUneven
   NameIndex base_objects_;
   std::vector<Served> parts_;
-  struct Held {
-    using Key = std::pair<const Made*, std::size_t>;
-    Key key;
-    std::shared_ptr<const std::vector<std::byte>> bytes;
-  };
   mutable BufferPool pool_{std::uint64_t{64} << 20};
   zt::internal::Mutex mutex_;
-  std::list<Held> recent_ __attribute__((guarded_by(mutex_)));  // the newest first
+  std::array<std::shared_ptr<const Held>, 4> recent_ __attribute__((guarded_by(mutex_)));
+  std::size_t next_ __attribute__((guarded_by(mutex_))) = 0;  // to be replaced
 };
 
 }  // namespace
@@ -482,20 +477,13 @@ namespace {
 
 // The first problem of an object; an error if it cannot be read.
 Status CheckObject(TensorSource& delta, std::uint32_t index) {
-  const Object& object = delta.objects()[index];
-  ZT_ASSIGN_OR_RETURN(const Entry entry, ReadEntry(object));
-  std::vector<std::byte> frame;
-  for (const Part& part : entry.parts) {
-    if (part.same_as) continue;
-    ZT_ASSIGN_OR_RETURN(const std::uint32_t c, StoredAs(delta, index, part));
-    std::uint64_t at = 0, left = part.bytes;
-    for (const DeltaChunk& chunk : part.chunks) {
-      const std::uint64_t bytes = std::min<std::uint64_t>(part.chunk, left);
-      frame.resize(chunk.frame);
-      if (chunk.frame > 0) ZT_RETURN_IF_ERROR(delta.Read({index, c}, at, frame));
-      ZT_RETURN_IF_ERROR(CheckDelta(part.element, chunk, frame, bytes));
-      at += chunk.frame;
-      left -= bytes;
+  ZT_ASSIGN_OR_RETURN(Entry entry, ReadEntry(delta.objects()[index]));
+  for (Part& part : entry.parts) {
+    ZT_ASSIGN_OR_RETURN(const auto made, MakePart(delta, index, std::move(part)));
+    for (std::size_t k = 0; k < made->part.chunks.size(); ++k) {
+      ZT_ASSIGN_OR_RETURN(const auto frame, made->FrameOf(k));
+      ZT_RETURN_IF_ERROR(
+          CheckDelta(made->part.element, made->part.chunks[k], frame, made->BytesOf(k)));
     }
   }
   return OkStatus();
