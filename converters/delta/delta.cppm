@@ -119,7 +119,7 @@ class DeltaMaker {
   virtual DeltaCounts Count(const Plan& plan) const = 0;
   // The files of the base that hold tensors.
   virtual std::vector<std::string> base_files() const = 0;
-  // The attribute of the file, as far as it is known before.
+  // The attribute of the file, as far as it is known before. The caller gives it to the plan.
   virtual Value attribute() const = 0;
   // Changes a plan of the source and the options of its writer, which reads `source()`.
   virtual StatusOr<Plan> Change(const Plan& plan, WriterOptions& options) = 0;

@@ -80,27 +80,22 @@ struct Flow {
   std::optional<DataRule> rule;
   std::unique_ptr<ContentCheck> check;  // of the result, if there is a rule
   Part part;
-  zt::internal::Mutex mutex;
-  std::unordered_map<std::uint64_t, MadeChunk> made;  // by offset
 };
 
 // An object in flight, or done.
 struct ObjectFlow {
-  const Object* planned = nullptr;  // as the writer gets it
-  Object result;                    // as the plan had it
-  Entry entry;                      // its parts are set at the end, by Closed
-  bool differs = false;
-  std::vector<std::unique_ptr<Flow>> components;  // null for those that share a blob
-  std::vector<std::optional<ComponentId>> shared;
+  const Object* result = nullptr;                 // as the plan had it
+  std::shared_ptr<const Object> planned;          // as the writer gets it
+  Entry entry;                                    // its parts are set at the end, by Closed
+  std::vector<std::shared_ptr<Flow>> components;  // those that share a blob have one
 };
 
-// The content digest of `count` objects. Empty if a digest is, or if 2.0, whose it is, cannot say an object.
-template <class ObjectAt, class DigestAt>
-StatusOr<std::string> IdOf(std::size_t count, const ObjectAt& object_at,
-                           const DigestAt& digest_at) {
+// The content digest of objects. Empty if a digest is, or if 2.0, whose it is, cannot say an object.
+StatusOr<std::string> IdOf(const std::vector<Object>& objects,
+                           const std::function<std::string(ComponentId)>& digest_of) {
   ManifestEncoder encoder(SpecVersion::k2_0);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const Object& object = object_at(i);
+  for (std::uint32_t i = 0; i < objects.size(); ++i) {
+    const Object& object = objects[i];
     StoredObject stored;
     stored.name = object.name;
     stored.format = object.format;
@@ -113,7 +108,7 @@ StatusOr<std::string> IdOf(std::size_t count, const ObjectAt& object_at,
       each.element = component.element;
       each.offset = Traits(SpecVersion::k2_0).placement;
       each.length = each.decoded_bytes = component.bytes;
-      each.digest = digest_at(ComponentId{i, c});
+      each.digest = digest_of({i, c});
       if (each.digest.empty()) return std::string();
     }
     if (!encoder.Add(stored).ok()) return std::string();
@@ -157,17 +152,13 @@ class Maker final : public DeltaMaker {
   StatusOr<Plan> Change(const Plan& plan, WriterOptions& options) override {
     objects_.clear();
     flows_.clear();
+    results_.clear();
+    for (const PlannedObject& planned : plan.objects) results_.push_back(*planned.object);
     Plan changed = plan;
-    SetMember(changed.attributes, kDeltaAttribute, attribute());
     const std::vector<Choice> choices = Choose(plan);
     std::vector<ComponentId> wanted;
-    for (std::uint32_t i = 0; i < plan.objects.size(); ++i) {
-      PlannedObject& planned = changed.objects[i];
-      ObjectFlow& object = objects_.emplace_back();
-      object.result = *planned.object;
-      object.differs = choices[i].differs;
-      AddObject(plan, choices, choices[i].base, planned, object, wanted);
-    }
+    for (std::uint32_t i = 0; i < plan.objects.size(); ++i)
+      AddObject(i, choices, changed.objects[i], wanted);
     base_->WillRead(wanted);
     options.stages.push_back(std::make_shared<Step>(
         StageOrder::kParallel, [this](Chunk& chunk) { return Encode(chunk); }));
@@ -263,90 +254,80 @@ class Maker final : public DeltaMaker {
     return choices;
   }
 
-  void AddObject(const Plan& plan, const std::vector<Choice>& choices,
-                 std::optional<std::uint32_t> base, PlannedObject& planned, ObjectFlow& object,
+  void AddObject(std::uint32_t index, const std::vector<Choice>& choices, PlannedObject& planned,
                  std::vector<ComponentId>& wanted) {
-    const Object& from = object.result;
-    const auto result = std::make_shared<Object>(from);
+    const auto [differs, base] = choices[index];
+    const Object& from = results_[index];
+    ObjectFlow& object = objects_.emplace_back();
+    object.result = &from;
     object.entry.format = from.format.str();
     object.entry.index = planned.components.front().source.object;
     if (base && base_->objects()[*base].name != from.name)
       object.entry.from = base_->objects()[*base].name;
+    Object stored = from;
     Flow* last = nullptr;
     for (std::uint32_t c = 0; c < planned.components.size(); ++c) {
       PlannedComponent& component = planned.components[c];
-      auto& shared = object.shared.emplace_back(component.shared_with);
-      auto& flow = object.components.emplace_back();
-      Part part;
+      auto& shared = component.shared_with;
+      Part& part = object.entry.parts.emplace_back();
       part.role = from.components[c].role.str();
       part.element = from.components[c].element;
       part.bytes = from.components[c].bytes;
-      if (shared && choices[shared->object].differs != object.differs) {
-        component.shared_with.reset();  // they are not stored alike
-        shared.reset();
-      }
-      if (shared && object.differs) {
-        // The first with the blob is no sharer itself.
-        const Object& first = *plan.objects[shared->object].object;
-        part.same_as.emplace(first.name, first.components[shared->component].role.str());
-      }
-      if (!shared) {
-        flow = std::make_unique<Flow>();
-        flow->differs = object.differs;
-        flow->fresh = MakeHasher(kIdKind);
-        if (kind_ != kIdKind) flow->wanted = MakeHasher(kind_);
-        flow->rule = object.differs ? RuleOf(from, c, part.bytes) : std::nullopt;
-        if (flow->rule) {
-          flow->check = std::make_unique<ContentCheck>();
-          flow->check->Expect(*flow->rule, from);
-        }
-        last = flow.get();
-      }
-      if (flow != nullptr && object.differs && part.bytes != 0) {
-        flow->base = Counterpart(*base, from.components[c]);
-        if (base_id_.empty()) flow->old = MakeHasher(kIdKind);
-        wanted.push_back(flow->base->id());
-        // Else a chunk would be made of two of the base, each of which may be made of two.
-        if (const std::uint64_t grid = base_->preferred_read(flow->base->id());
-            grid != 0 && grid <= kMaxDeltaChunk) {
-          const std::uint64_t chunk = grid >= kChunk ? grid : kChunk / grid * grid;
-          const Transform* const transform = component.transform.get();
-          const bool shrinks =
-              transform != nullptr && transform->output_unit() < transform->input_unit();
-          source_.of_base[component.source] =
-              shrinks ? chunk / transform->output_unit() * transform->input_unit() : chunk;
-        }
-      }
-      if (object.differs) {
-        result->components[c] = {RoleOf(part), {DType::kU8, ""}, kUnknownSize};
+      if (differs) {
+        stored.components[c] = {RoleOf(part), {DType::kU8, ""}, kUnknownSize};
         component.storage.compression = Compression::kNone;
       }
-      if (flow != nullptr) flow->part = part;
-      object.entry.parts.push_back(std::move(part));
+      if (shared && choices[shared->object].differs != differs) shared.reset();  // not stored alike
+      if (shared) {
+        // The first with the blob is no sharer itself.
+        const Object& first = results_[shared->object];
+        part.same_as.emplace(first.name, first.components[shared->component].role.str());
+        object.components.push_back(objects_[shared->object].components[shared->component]);
+        continue;
+      }
+      last = object.components.emplace_back(std::make_shared<Flow>()).get();
+      last->differs = differs;
+      last->part = part;
+      last->fresh = MakeHasher(kIdKind);
+      if (kind_ != kIdKind) last->wanted = MakeHasher(kind_);
+      if (!differs) continue;
+      last->rule = RuleOf(from, c, part.bytes);
+      if (last->rule) {
+        last->check = std::make_unique<ContentCheck>();
+        last->check->Expect(*last->rule, from);
+      }
+      if (part.bytes == 0) continue;
+      last->base = Counterpart(*base, from.components[c]);
+      if (base_id_.empty()) last->old = MakeHasher(kIdKind);
+      wanted.push_back(last->base->id());
+      // Else a chunk would be made of two of the base, each of which may be made of two.
+      if (const std::uint64_t grid = base_->preferred_read(last->base->id());
+          grid != 0 && grid <= kMaxDeltaChunk) {
+        const std::uint64_t chunk = grid >= kChunk ? grid : kChunk / grid * grid;
+        const Transform* const transform = component.transform.get();
+        const bool shrinks =
+            transform != nullptr && transform->output_unit() < transform->input_unit();
+        source_.of_base[component.source] =
+            shrinks ? chunk / transform->output_unit() * transform->input_unit() : chunk;
+      }
     }
-    if (object.differs) {
+    if (differs) {
       if (last != nullptr) last->ends_object = true;
-      result->format = kDeltaFormat;
-      result->attributes.emplace_back(std::string(kEntryAttribute), ToValue(object.entry));
-      planned.object = result;
+      stored.format = kDeltaFormat;
+      stored.attributes.emplace_back(std::string(kEntryAttribute), ToValue(object.entry));
+      planned.object = std::make_shared<Object>(std::move(stored));
     }
-    object.planned = planned.object.get();
-    for (std::uint32_t c = 0; c < object.components.size(); ++c) {
-      if (object.components[c] != nullptr)
-        flows_.emplace(std::make_pair(object.planned, c),
-                       std::make_pair(&object, object.components[c].get()));
-    }
+    object.planned = planned.object;
+    flows_.emplace(planned.object.get(), &object);
   }
-
-  using FlowOf = std::pair<ObjectFlow*, Flow*>;
-  FlowOf Find(const Chunk& chunk) const { return flows_.at({chunk.object, chunk.component}); }
 
   // Reads the chunk of the base, and encodes what differs.
   Status Encode(Chunk& chunk) {
-    Flow& flow = *Find(chunk).second;
+    Flow& flow = *flows_.at(chunk.object)->components[chunk.component];
     const std::span<const std::byte> fresh = chunk.bytes();
     if (!flow.differs || fresh.empty()) return OkStatus();
-    MadeChunk made;
+    const auto note = std::make_shared<MadeChunk>();
+    MadeChunk& made = *note;
     made.old = chunk.pool->Take(fresh.size());
     const std::span<std::byte> old = made.old.bytes();
     ZT_RETURN_IF_ERROR(WithFile(flow.base->Read(chunk.offset, old), base_path_));
@@ -359,27 +340,20 @@ class Maker final : public DeltaMaker {
       std::memcpy(made.frame.bytes().data(), room.bytes().data(), made.chunk.frame);
     }
     if (flow.old == nullptr) made.old = Buffer();
-    const zt::internal::MutexLock lock(flow.mutex);
-    flow.made.emplace(chunk.offset, std::move(made));
+    chunk.note = note;
     return OkStatus();
   }
 
   // Hashes both sides in order, and puts the frame in place of the chunk.
   Status Hash(Chunk& chunk) {
-    const auto [object, found] = Find(chunk);
-    Flow& flow = *found;
+    const ObjectFlow& object = *flows_.at(chunk.object);
+    Flow& flow = *object.components[chunk.component];
     flow.fresh->Update(chunk.bytes());
     if (flow.wanted != nullptr) flow.wanted->Update(chunk.bytes());
     if (flow.check != nullptr)
       flow.check->Add(flow.check->Look(chunk.offset, chunk.bytes()), chunk.bytes());
-    if (flow.differs && !chunk.bytes().empty()) {
-      MadeChunk made;
-      {
-        const zt::internal::MutexLock lock(flow.mutex);
-        const auto at = flow.made.find(chunk.offset);
-        made = std::move(at->second);
-        flow.made.erase(at);
-      }
+    if (chunk.note != nullptr) {
+      MadeChunk& made = *static_cast<MadeChunk*>(chunk.note.get());
       if (flow.old != nullptr) flow.old->Update(made.old.bytes());
       Part& part = flow.part;
       if (part.chunks.empty()) part.chunk = static_cast<std::uint32_t>(chunk.bytes().size());
@@ -387,10 +361,11 @@ class Maker final : public DeltaMaker {
         return FailedPrecondition("a tensor was cut into chunks of several sizes");
       part.chunks.push_back(made.chunk);
       chunk.Replace(std::move(made.frame));
+      chunk.note = nullptr;
     }
     if (!chunk.last) return OkStatus();
     if (flow.check != nullptr) {
-      const Object& result = object->result;
+      const Object& result = *object.result;
       const Status good = flow.check->Check(*flow.rule, result, CountIndices(result));
       if (!good.ok())
         return result.components.size() == 1 ? good : WithComponent(good, flow.part.role);
@@ -401,7 +376,7 @@ class Maker final : public DeltaMaker {
       const zt::internal::MutexLock lock(base_mutex_);
       base_digests_.emplace(flow.base->id(), flow.old->Finish());
     }
-    if (flow.ends_object) chunk.closing = [object] { return Closed(*object); };
+    if (flow.ends_object) chunk.closing = [&object] { return Closed(object); };
     return OkStatus();
   }
 
@@ -410,34 +385,26 @@ class Maker final : public DeltaMaker {
     const auto closed = std::make_shared<Object>(*object.planned);
     Entry entry = object.entry;
     for (std::size_t c = 0; c < entry.parts.size(); ++c) {
-      if (object.components[c] != nullptr) entry.parts[c] = object.components[c]->part;
+      if (!entry.parts[c].same_as) entry.parts[c] = object.components[c]->part;
     }
     SetMember(closed->attributes, kEntryAttribute, ToValue(entry));
     return closed;
   }
 
   StatusOr<std::string> ResultId() const {
-    const auto digest_at = [&](ComponentId id) {
-      const auto& shared = objects_[id.object].shared[id.component];
-      const ComponentId own = shared.value_or(id);
-      return objects_[own.object].components[own.component]->id_digest;
-    };
-    return IdOf(
-        objects_.size(), [&](std::size_t i) -> const Object& { return objects_[i].result; },
-        digest_at);
+    return IdOf(results_, [&](ComponentId id) {
+      return objects_[id.object].components[id.component]->id_digest;
+    });
   }
 
   // Empty if some of the base was not read.
   StatusOr<std::string> BaseId() const {
-    const std::vector<Object>& objects = base_->objects();
-    const auto digest_at = [&](ComponentId id) {
+    return IdOf(base_->objects(), [&](ComponentId id) {
       const auto known = base_digests_.find(id);
       if (known != base_digests_.end()) return known->second;
-      const bool empty = objects[id.object].components[id.component].bytes == 0;
+      const bool empty = base_->objects()[id.object].components[id.component].bytes == 0;
       return empty ? MakeHasher(kIdKind)->Finish() : std::string();
-    };
-    return IdOf(
-        objects.size(), [&](std::size_t i) -> const Object& { return objects[i]; }, digest_at);
+    });
   }
 
   const TensorSource& inner_;
@@ -447,8 +414,9 @@ class Maker final : public DeltaMaker {
   const DigestKind kind_;
   const std::string base_id_;
   const NameIndex base_objects_;
+  std::vector<Object> results_;  // of the plan
   std::deque<ObjectFlow> objects_;
-  std::map<std::pair<const Object*, std::uint32_t>, FlowOf> flows_;
+  std::unordered_map<const Object*, const ObjectFlow*> flows_;  // by what the writer gets
   zt::internal::Mutex base_mutex_;
   std::map<ComponentId, std::string> base_digests_;
 };

@@ -12,12 +12,13 @@ export namespace zt {
 // owner that outlives it.
 class Chunk {
  public:
-  const Object* object = nullptr;  // the declaration as it will be stored
-  std::uint32_t component = 0;     // index into object->components
-  std::uint64_t offset = 0;        // of bytes(), in the component
-  bool first = false;              // of its component
-  bool last = false;               // of its component
-  BufferPool* pool = nullptr;      // where buffers for Replace are taken
+  const Object* object = nullptr;   // the declaration as it will be stored
+  std::uint32_t component = 0;      // index into object->components
+  std::uint64_t offset = 0;         // of bytes(), in the component
+  bool first = false;               // of its component
+  bool last = false;                // of its component
+  BufferPool* pool = nullptr;       // where buffers for Replace are taken
+  std::shared_ptr<void> note = {};  // what one of the caller's stages leaves for another
   // In an object's last chunk a stage may set it: the declaration to be recorded, of which shape and
   // attributes may differ. It is called when all chunks of the object have passed all stages.
   std::function<std::shared_ptr<const Object>()> closing = {};
