@@ -45,7 +45,7 @@ class Chain {
 
   StatusOr<std::unique_ptr<TensorSource>> Resolve(std::unique_ptr<TensorSource> source,
                                                   const std::string& path) {
-    ZT_ASSIGN_OR_RETURN(const auto disk, WithFile(FindVersions(*source), path));
+    ZT_ASSIGN_OR_RETURN(const auto disk, WithFile(FormOf(*source), path));
     if (!disk && source->format() != "zt") return source;
     ZT_ASSIGN_OR_RETURN(const auto origin, disk ? StatusOr<std::optional<DeltaOrigin>>(
                                                       DeltaOrigin{"", BaseOf(*disk, path), ""})
@@ -80,7 +80,7 @@ class Chain {
     if (options_.used_bases != nullptr) options_.used_bases->push_back(base);
     // All of the base of a folder is used, by its own digests.
     ZT_ASSIGN_OR_RETURN(auto opened, OpenBase(base, !disk));
-    ZT_ASSIGN_OR_RETURN(const auto below, FindVersions(*opened));
+    ZT_ASSIGN_OR_RETURN(const auto below, FormOf(*opened));
     ZT_ASSIGN_OR_RETURN(opened, Resolve(std::move(opened), base));
     if (disk) {
       const std::string known = below ? below->version : KnownVersion(base, origin->base_name);
@@ -91,17 +91,17 @@ class Chain {
 
  private:
   // Of a "disk delta".
-  static StatusOr<std::optional<DiskForm>> FindVersions(const TensorSource& source) {
+  static StatusOr<std::optional<DiskForm>> FormOf(const TensorSource& source) {
     if (source.format() == "zt") return std::nullopt;
     return FindDiskDelta(source.attributes());
   }
 
   // The name that the base of a "disk delta" has beside it: that of the delta, with its version.
-  static std::string BaseOf(const DiskForm& versions, const std::string& path) {
+  static std::string BaseOf(const DiskForm& form, const std::string& path) {
     std::string name = BaseName(path);
     if (name.ends_with(".json")) name = BaseName(path.substr(0, path.size() - name.size()));
-    const auto below = VersionNumber(versions.base), own = VersionNumber(name);
-    if (!below || !own || own != VersionNumber(versions.version)) return versions.base;
+    const auto below = VersionNumber(form.base), own = VersionNumber(name);
+    if (!below || !own || own != VersionNumber(form.version)) return form.base;
     std::string number = std::to_string(*below);
     const std::size_t stem = VersionStem(name).size();
     number.insert(0, name.size() - stem - std::min(name.size() - stem, number.size()), '0');
