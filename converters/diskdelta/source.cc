@@ -377,8 +377,10 @@ class DiskDelta final : public WrappedSource {
     return OkStatus();
   }
 
-  // Makes the next bytes; at the end compares the checksum, and resets the flow.
-  Status Advance(ComponentId id, std::unique_ptr<Flow>& flow, std::span<std::byte> out) const {
+  // Makes the next bytes; at the end compares the checksum. Keeps a flow that is to go on: none that
+  // failed, which would go on elsewhere.
+  Status Advance(ComponentId id, std::unique_ptr<Flow>& kept, std::span<std::byte> out) const {
+    auto flow = std::exchange(kept, nullptr);
     ZT_RETURN_IF_ERROR(AtTensor(*base_, id, base_->Read(id, flow->at, out)));
     while (!out.empty()) {
       const auto step = out.first(std::min(out.size(), kCached));
@@ -387,10 +389,12 @@ class DiskDelta final : public WrappedSource {
       flow->at += step.size();
       out = out.subspan(step.size());
     }
-    if (flow->at < objects_[id.object].components[0].bytes) return OkStatus();
-    const auto done = std::exchange(flow, nullptr);
-    ZT_RETURN_IF_ERROR(OfDelta(id, done->changes->CheckEnd()));
-    const std::string is = done->sum.Text();
+    if (flow->at < objects_[id.object].components[0].bytes) {
+      kept = std::move(flow);
+      return OkStatus();
+    }
+    ZT_RETURN_IF_ERROR(OfDelta(id, flow->changes->CheckEnd()));
+    const std::string is = flow->sum.Text();
     return is == changed_[id.object]->checksum ? OkStatus() : OfDelta(id, Mismatch(id, is));
   }
 

@@ -21,6 +21,7 @@ import zipfile
 import numpy
 import xxhash
 from package_support import DATA, SLOW, Case, npy, of_zt, resident, run, torch_or_skip, ztstream
+import disk_delta
 import make_safetensors
 import make_zt
 import onnx_assembler as onnx
@@ -220,6 +221,21 @@ class Reading(Case):
         with self.assertRaisesRegex(ztstream.ArgumentError, "'a'.*neither the bytes of the base"):
             check(None, a=old["d"])
         check(self.path("old.zt"), a=old["d"])
+
+    def test_damaged_differences_stay_an_error(self):
+        """What follows them is no value, however often it is read."""
+        old = {"w": numpy.zeros(200_000, "u1"), "small": numpy.zeros(4, "u1")}
+        new = {"w": old["w"], "small": old["small"] + 1}
+        ztstream.save_file(old, self.path("old.zt"))
+        places = numpy.array([16387, *range(0, 2 * 16384, 2), 5, 6, 7], "<u4").tobytes()
+        entries = {"w": places + bytes(16387), "small": disk_delta.encoded("overwrite", old["small"], new["small"])}
+        sums = {name: disk_delta.checksum("adler32", data.tobytes()) for name, data in new.items()}
+        disk_delta.put(self.path("v1"), [(entries, sums)], disk_delta.metadata("1", "0", "overwrite", "none", "adler32"))
+        with ztstream.open(self.path("v1"), base=self.path("old.zt")) as file:
+            self.assertEqual(file["small"].numpy().tolist(), [1, 1, 1, 1])
+            for part in (slice(None), slice(199_000, 199_004), slice(None), slice(40_000, 40_010)):
+                with self.assertRaisesRegex(ztstream.FormatError, "'w': position 5 of its differences is not above"):
+                    file["w"][part]
 
     def test_handle(self):
         with ztstream.open(self.raw) as file:
