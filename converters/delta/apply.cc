@@ -82,9 +82,10 @@ class Patch {
     ZT_RETURN_IF_ERROR(fresh_.Finish());
     std::set<std::uint32_t> changed;
     for (const Place& place : places_) {
-      if (place.changed) changed.insert(place.old.object);
+      if (HasChanged(place)) changed.insert(place.old.object);
     }
-    result_.tensors = changed.size();
+    for (const std::uint32_t index : changed)
+      ++(IsFile(old_.objects()[index]) ? result_.files : result_.tensors);
     if (journal_->empty()) return std::move(result_);
     publication_.emplace();
     ZT_RETURN_IF_ERROR(journal_->Finish(files_));

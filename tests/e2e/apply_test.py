@@ -130,6 +130,20 @@ class Apply(support.EndToEnd):
         self.succeed("apply", self.path("d.zt"), old, "-q")  # the next step, by another name of its base
         self.same(old, third)
 
+    def test_what_is_counted(self):
+        """Tensors that are tied, and files of the model in a .zt file."""
+        old, new = ({"w": ("U8", [3], numpy.full(3, value, "u1")), "same": ("I8", [1], numpy.zeros(1, "u1"))} for value in (1, 2))
+        for number, model in enumerate((old, new)):
+            self.put(f"{number}/model.safetensors", encode(model, {"tied": "w"}))
+            self.put(f"{number}/config.json", str(number).encode())
+        for name, form in (("0", None), ("1.2.zt", "1.2"), ("2.0.zt", "2.0")):
+            if form:
+                self.succeed("convert", self.path("0"), "-o", self.path(name), "-q", "--raw", "--spec", form)
+        for name in ("1.2.zt", "2.0.zt", "0"):
+            done = self.json("apply", "--json", self.delta(self.path("1"), self.path("0")), self.path(name))
+            self.assertEqual((done["tensors"], done["files_changed"]), (2, 1), name)
+            self.succeed("diff", self.path(name), self.path("1"), "-q")
+
     def test_only_what_changed_is_written(self):
         data = numpy.zeros(8 << 20, "u1")
         old = self.put("old.safetensors", encode({"w": ("U8", [len(data)], data)}))
