@@ -11,6 +11,7 @@ import :options;
 import :output;
 import :signals;
 import zt.convert.delta;
+import zt.convert.shards;
 
 namespace zt::cli::internal {
 namespace {
@@ -20,6 +21,13 @@ StatusOr<std::unique_ptr<TensorSource>> OpenModel(const std::string& path, Sourc
   options.deltas_as_stored = true;
   ZT_ASSIGN_OR_RETURN(auto delta, Open(path, options));
   ZT_ASSIGN_OR_RETURN(const auto origin, WithFile(FindDelta(delta->attributes()), path));
+  const bool disk =
+      delta->format() != "zt" && FindMember(delta->attributes(), kDiskDelta) != nullptr;
+  if (disk)
+    return WithFile(
+        Unsupported("a \"disk delta\" is not applied where a checkpoint lies; "
+                    "'ztstream convert --base' writes the new version to another place"),
+        path);
   if (!origin)
     return WithFile(InvalidArgument("it is no delta; 'ztstream convert --base' makes one"), path);
   return WithFile(OpenDelta(std::move(delta), *origin, nullptr, ""), path);

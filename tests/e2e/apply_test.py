@@ -180,6 +180,8 @@ class Apply(support.EndToEnd):
         new = self.in_form("new", "safetensors", fresh)
         delta = self.delta(new, old)
         self.refused(new, old, "new.safetensors: it is no delta; 'ztstream convert --base' makes one", USAGE)
+        self.succeed("convert", new, "--base", old, "--to", "disk-delta", "-o", f"{self.path('v1')}/", "-q")
+        self.refused(self.path("v1"), old, "a \"disk delta\" is not applied where a checkpoint lies; 'ztstream convert --base' writes the new version")
         self.refused(delta, self.put("x/o.npy", next((support.DATA / "npy").glob("*.npy")).read_bytes()),
                      "safetensors and whole .zt files are changed")
         for place in (delta, self.put("y/d.zt", delta.read_bytes())):
