@@ -363,6 +363,20 @@ class DiskDelta(support.EndToEnd):
             self.assertEqual(status, INVALID)
             self.assertLess(memory, 120)
 
+    def test_a_file_that_fails_ends_the_others(self):
+        """One of them has a TB, which would take its time."""
+        small = make_safetensors.sample("s")
+        source = self.safetensors("base/small.safetensors", small)
+        hole = self.path("base/hole.safetensors")
+        make_safetensors.write_hole(hole, 1 << 40)
+        self.put(f"base/{disk_delta.INDEX}", json.dumps({"weight_map": {"s": source.name, "a": hole.name}}).encode())
+        self.succeed("convert", source, "-o", "bad.zt", "-q", "--no-metadata", "--files", "none")
+        data = small["s"][2]
+        self.put("bad.zt", self.path("bad.zt").read_bytes().replace(data, data[::-1]))
+        self.fail_with(INVALID, "convert", "bad.zt", hole, "--base", "base", "--to", "disk-delta", "-o", f"{NEW}/", "-T", "2",
+                       "--shard-size", "1K", says=("bad.zt", "tensor 's'"))
+        self.assertFalse(self.path(NEW).exists())
+
     def test_output(self):
         """What the form cannot say is an error that names the tensor; what it leaves out is said."""
         old, new = self.pair()
