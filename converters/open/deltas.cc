@@ -80,7 +80,7 @@ class Chain {
     if (options_.used_bases != nullptr) options_.used_bases->push_back(base);
     // All of the base of a folder is used, by its own digests.
     ZT_ASSIGN_OR_RETURN(auto opened, OpenBase(base, !disk));
-    ZT_ASSIGN_OR_RETURN(const auto below, FormOf(*opened));
+    ZT_ASSIGN_OR_RETURN(const auto below, WithFile(FormOf(*opened), base));
     ZT_ASSIGN_OR_RETURN(opened, Resolve(std::move(opened), base));
     if (disk) {
       const std::string known = below ? below->version : KnownVersion(base, origin->base_name);

@@ -311,6 +311,9 @@ class DiskDelta(support.EndToEnd):
             del form[key]
             disk_delta.put(self.path(f"no-{key}"), [({"w": zstd(exclusive)}, {"w": good})], form)
             self.fail_with(INVALID, "convert", self.path(f"no-{key}"), "--base", base, "-o", out, says=f"its index does not say {key}")
+        disk_delta.put(self.path("v2"), [({"w": zstd(exclusive)}, {"w": good})], disk_delta.metadata("2", "1"))
+        self.fail_with(INVALID, "convert", self.path("v2"), "--base", self.path("no-version"), "-o", out, says=(
+            f"ztstream: {self.path('no-version')}: its index does not say version",))
         # Names of files lead nowhere else; what the index and the shards say is the same.
         for shard in ("../bad-0-/model-00000-of-00001.safetensors", "/etc/passwd", ".."):
             index = {"metadata": disk_delta.metadata("1", "0"), "weight_map": {"w": shard}}
