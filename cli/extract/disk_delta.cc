@@ -60,7 +60,7 @@ std::vector<std::string> Losses(const TensorSource& source, const TensorSource& 
   std::uint64_t left = 0;
   for (std::size_t i = 0; i < used.size(); ++i) {
     const Object& object = base.objects()[i];
-    if (used[i] || IsFile(object) || object.components[0].bytes == 0) continue;
+    if (used[i] || object.components[0].bytes == 0) continue;
     names.Add(Quote(object.name));
     ++left;
   }
