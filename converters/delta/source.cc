@@ -25,10 +25,6 @@ namespace {
 // each time doubles what is decoded.
 constexpr std::size_t kMostUneven = 3;
 
-class DeltaSource;
-// The delta that a source is, or wraps; else null.
-const DeltaSource* FindDeltaIn(const TensorSource& source);
-
 // A component of the result that is made of a chunk of the base and a frame at a time.
 struct Made {
   Part part;
@@ -85,6 +81,13 @@ class DeltaSource final : public WrappedSource {
         base_path_(std::move(base_path)),
         base_id_(base_ == nullptr ? "" : KnownId(*base_)) {}
 
+  // The delta that a source is, or wraps; else null.
+  static const DeltaSource* FindIn(const TensorSource& source) {
+    if (const auto* const delta = dynamic_cast<const DeltaSource*>(&source)) return delta;
+    const auto* const wrapped = dynamic_cast<const WrappedSource*>(&source);
+    if (wrapped == nullptr || wrapped->wrapped().size() != 1) return nullptr;
+    return FindIn(*wrapped->wrapped().front());
+  }
   const DeltaOrigin& origin() const { return origin_; }
   std::optional<OfBase> made_from(ComponentId id) const {
     const Made* const made = MadeOf(id);
@@ -278,7 +281,7 @@ class DeltaSource final : public WrappedSource {
   }
 
   Status CountUneven() {
-    const DeltaSource* const below = base_ == nullptr ? nullptr : FindDeltaIn(*base_);
+    const DeltaSource* const below = base_ == nullptr ? nullptr : FindIn(*base_);
     if (below == nullptr) return OkStatus();
     bool any = false;
     for (const Served& served : parts_) {
@@ -421,17 +424,6 @@ class DeltaSource final : public WrappedSource {
 
 }  // namespace
 
-namespace {
-
-const DeltaSource* FindDeltaIn(const TensorSource& source) {
-  if (const auto* const delta = dynamic_cast<const DeltaSource*>(&source)) return delta;
-  const auto* const wrapped = dynamic_cast<const WrappedSource*>(&source);
-  if (wrapped == nullptr || wrapped->wrapped().size() != 1) return nullptr;
-  return FindDeltaIn(*wrapped->wrapped().front());
-}
-
-}  // namespace
-
 AnyOrder::AnyOrder(TensorSource& source, ComponentId id)
     : source_(&source),
       id_(id),
@@ -458,7 +450,7 @@ Status delta::internal::UpdateRange(TensorSource& model, ComponentId id, std::ui
 }
 
 std::string KnownId(const TensorSource& source) {
-  if (const DeltaSource* const delta = FindDeltaIn(source)) return delta->origin().id;
+  if (const DeltaSource* const delta = DeltaSource::FindIn(source)) return delta->origin().id;
   const Reader* const reader = ReaderOf(source);
   if (reader == nullptr || !Traits(reader->manifest().version).digests_decoded) return "";
   const Manifest& manifest = reader->manifest();
