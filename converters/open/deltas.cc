@@ -37,6 +37,12 @@ std::string Beside(const std::string& path, const std::string& name) {
   return slash == file.npos ? name : file.substr(0, slash + 1) + name;
 }
 
+// True if a file may have this name: one that a delta states leads nowhere else.
+bool IsFileName(std::string_view name) {
+  const auto fits = [](char c) { return c != '/' && static_cast<unsigned char>(c) >= 0x20; };
+  return !name.empty() && name != "." && name != ".." && std::ranges::all_of(name, fits);
+}
+
 // The deltas on the way to the base at the end, and what is still to be used.
 class Chain {
  public:
@@ -134,8 +140,8 @@ class Chain {
     return WithFile(open_(path, options), path);
   }
 
-  // The first of those that are given whose tensors fit a "disk delta"; empty if none does.
-  StatusOr<std::string> FindFitting(TensorSource& disk) const {
+  // The first of those that are given whose tensors fit a "disk delta"; else the one beside it.
+  StatusOr<std::string> FindFitting(TensorSource& disk, const std::string& beside) const {
     for (const std::string& base : unused_) {
       const auto opened = OpenBase(base, false);
       if (opened.status().code() == StatusCode::kUnavailable) return opened.status();
@@ -143,7 +149,7 @@ class Chain {
       ZT_ASSIGN_OR_RETURN(const bool fits, WithFile(IsDiskBase(disk, **opened), base));
       if (fits) return base;
     }
-    return "";
+    return beside;
   }
 
   // By name or id among those that are given; else beside the delta; else any that is given. `disk`
@@ -164,20 +170,12 @@ class Chain {
     }
     if (!named.empty()) return named.front();
     std::vector<std::string> looked(unused_);
-    const auto fits = [](char c) { return c != '/' && static_cast<unsigned char>(c) >= 0x20; };
-    const bool plain = !origin.base_name.empty() && origin.base_name != "." &&
-                       origin.base_name != ".." && std::ranges::all_of(origin.base_name, fits);
-    if (plain && !path.empty()) {
+    if (IsFileName(origin.base_name) && !path.empty()) {
       const std::string beside = Beside(path, origin.base_name);
       const bool is_above = std::ranges::find(seen_, Canonical(beside)) != seen_.end();
       ZT_ASSIGN_OR_RETURN(const bool is_there, WithFile(IsThere(beside), beside));
-      if (is_there && (unused_.empty() || !is_above)) {
-        std::string fits;
-        if (disk != nullptr) {
-          ZT_ASSIGN_OR_RETURN(fits, FindFitting(*disk));
-        }
-        return fits.empty() ? beside : fits;
-      }
+      if (is_there && (unused_.empty() || !is_above))
+        return disk == nullptr ? beside : FindFitting(*disk, beside);
       looked.push_back(beside);
     }
     if (!unused_.empty()) return unused_.front();
