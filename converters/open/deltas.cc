@@ -11,6 +11,7 @@ import :options;
 import zt.convert.composite;
 import zt.convert.delta;
 import zt.convert.diskdelta;
+import zt.convert.shards;
 import zt.core;
 import zt.format;
 import zt.source;
@@ -33,8 +34,9 @@ std::string Canonical(const std::string& path) {
 std::string Beside(const std::string& path, const std::string& name) {
   std::string file = path;
   while (file.size() > 1 && file.ends_with('/')) file.pop_back();
-  const std::size_t slash = file.rfind('/');
-  return slash == file.npos ? name : file.substr(0, slash + 1) + name;
+  const std::size_t at = file.rfind('/') + 1;  // 0 if there is none
+  const std::string last = file.substr(at);
+  return last == "." || last == ".." ? file + "/../" + name : file.substr(0, at) + name;
 }
 
 // True if a file may have this name: one that a delta states leads nowhere else.
@@ -50,8 +52,9 @@ class Chain {
       : options_(options), open_(open), unused_(options.base) {}
 
   StatusOr<std::unique_ptr<TensorSource>> Resolve(std::unique_ptr<TensorSource> source,
-                                                  const std::string& path) {
-    ZT_ASSIGN_OR_RETURN(const auto disk, WithFile(FormOf(*source), path));
+                                                  const std::string& given) {
+    ZT_ASSIGN_OR_RETURN(const auto disk, WithFile(FormOf(*source), given));
+    const std::string path = disk ? FolderOf(given) : given;
     if (!disk && source->format() != "zt") return source;
     ZT_ASSIGN_OR_RETURN(const auto origin, disk ? StatusOr<std::optional<DeltaOrigin>>(
                                                       DeltaOrigin{"", BaseOf(*disk, path), ""})
@@ -96,22 +99,32 @@ class Chain {
   }
 
  private:
-  // Of a "disk delta".
+  // Of a "disk delta", which may be named by its index.
+  static std::string FolderOf(const std::string& path) {
+    if (!zt::IsIndexOf(path, ".safetensors")) return path;
+    const std::string folder = path.substr(0, path.size() - BaseName(path).size());
+    return folder.empty() ? "." : folder;
+  }
   static StatusOr<std::optional<DiskForm>> FormOf(const TensorSource& source) {
     if (source.format() == "zt") return std::nullopt;
     return FindDiskDelta(source.attributes());
   }
 
-  // The name that the base of a "disk delta" has beside it: that of the delta, with its version.
-  static std::string BaseOf(const DiskForm& form, const std::string& path) {
-    std::string name = BaseName(path);
-    if (name.ends_with(".json")) name = BaseName(path.substr(0, path.size() - name.size()));
+  // The name that the base of a "disk delta" has beside it: that of the delta, with its version. The
+  // base of "v10" may be "v9" or "v09".
+  std::string BaseOf(const DiskForm& form, const std::string& path) const {
+    const std::string name = BaseName(path);
     const auto below = VersionNumber(form.base), own = VersionNumber(name);
     if (!below || !own || own != VersionNumber(form.version)) return form.base;
-    std::string number = std::to_string(*below);
-    const std::size_t stem = VersionStem(name).size();
-    number.insert(0, name.size() - stem - std::min(name.size() - stem, number.size()), '0');
-    return name.substr(0, stem) + number;
+    const std::string stem(VersionStem(name)), plain = stem + std::to_string(*below);
+    std::string padded = plain;
+    if (plain.size() < name.size()) padded.insert(stem.size(), name.size() - plain.size(), '0');
+    const auto is_known = [&](const std::string& each) {
+      return std::ranges::find(unused_, each, BaseName) != unused_.end() ||
+             IsThere(Beside(path, each)).value_or(false);
+    };
+    const bool either = padded != plain && name[stem.size()] != '0';
+    return either && !is_known(padded) && is_known(plain) ? plain : padded;
   }
 
   // The version of a base, by what sglang keeps in a folder that it changes, or by a name as

@@ -158,6 +158,23 @@ class DiskDelta(support.EndToEnd):
         self.succeed("convert", self.path("s4"), "--base", paths[3], "-o", out, "-fq", "--no-metadata")
         self.same(out, self.path("ref.zt"))
 
+    def test_names_of_versions(self):
+        """With zeros or without, the base lies beside the folder, however that is named."""
+        old = {"w": ("U8", [2], numpy.zeros(2, "u1"))}
+        for names in (("s8", "s9", "s10", "s11"), ("s08", "s09", "s10", "s11"), ("8", "9", "10", "11")):
+            self.model(f"{names[0]}/model.safetensors", old)
+            for number in (1, 2, 3):
+                new = self.model("new.safetensors", {"w": ("U8", [2], numpy.full(2, number, "u1"))})
+                self.succeed("convert", new, "--base", names[number - 1], "--to", "disk-delta", "-o", f"{names[number]}/", "-q")
+            last = names[3]
+            for given in (last, f"{last}/", f"{last}/.", f"./{last}", f"{last}/{disk_delta.INDEX}", f"{names[1]}/../{last}"):
+                self.assertEqual(self.json("show", "--json", given, "w")["values"], [3, 3], given)
+            os.rename(self.path(names[0]), self.path("elsewhere"))
+            self.succeed("diff", last, new, "--base", names[2], "--base", "elsewhere", "-q")
+            self.fail_with(USAGE, "show", last, "w", says=f"'{names[1]}', a delta of '{names[0]}', which is its base and was not found")
+            for name in ("elsewhere", *names[1:]):
+                shutil.rmtree(self.path(name))
+
     def test_what_was_tied_in_the_base_is_written_apart(self):
         """The folder is that of the base; where its file had two tensors once, the new one has both."""
         old = {"a": ("F32", [2], b"a" * 8), "c": ("U8", [1], b"c")}
