@@ -488,6 +488,9 @@ Status CheckFolderOptions(const Args& args) {
   if (args.quant == "group")
     return InvalidArgument("--quant group is of .zt files, --to writes none");
   if (args.dry_run && differs) return InvalidArgument("--dry-run is not of --to " + args.to);
+  if (differs && !(args.set.empty() && args.unset.empty()))
+    return InvalidArgument(std::string(args.set.empty() ? "--unset" : "--set") +
+                           " is not of --to " + args.to + ", which has no attributes of a model");
   if (!args.digest.empty() && !differs)
     return InvalidArgument("--digest is not of --to safetensors, which has none");
   return OkStatus();

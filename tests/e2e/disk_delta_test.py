@@ -406,6 +406,9 @@ class DiskDelta(support.EndToEnd):
         self.fail_with(USAGE, "convert", after, "--base", base, "--to", "disk-delta", "-o", self.path("w1"), says="end its name with /")
         self.fail_with(USAGE, "convert", after, "--base", base, *to, "--zstd", says="--to writes no .zt file; leave it or --zstd out")
         self.fail_with(USAGE, "convert", after, "--base", base, *to, "--digest", "sha256", says="--digest sha256 is not of --to disk-delta")
+        for option in (("--set", "k=v"), ("--unset", "k")):
+            self.fail_with(USAGE, "convert", after, "--base", base, *to, *option, says=(
+                f"{option[0]} is not of --to disk-delta, which has no attributes of a model",))
         extra = self.model("extra.safetensors", {**new, "more": ("I8", [3], numpy.zeros(3, "u1"))})
         self.fail_with(UNSUPPORTED, "convert", extra, "--base", base, *to, says=("tensor 'more'", "the base has no such tensor"))
         shape = self.model("shape.safetensors", {**new, "b": ("F32", [20, 20], new["b"][2])})
