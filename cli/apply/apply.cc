@@ -37,8 +37,10 @@ StatusOr<std::unique_ptr<TensorSource>> OpenCheckpoint(const std::string& path,
                                                        SourceOptions options) {
   options.deltas_as_stored = true;
   ZT_ASSIGN_OR_RETURN(auto checkpoint, OpenBase(path, options));
-  const bool fits = checkpoint->format() == "safetensors" || checkpoint->format() == "zt";
-  if (fits && !FindMember(checkpoint->attributes(), kDeltaAttribute)) return checkpoint;
+  if (FindMember(checkpoint->attributes(), kDeltaAttribute))
+    return WithFile(
+        InvalidArgument("it is a delta, and the second is the checkpoint that is changed"), path);
+  if (checkpoint->format() == "safetensors" || checkpoint->format() == "zt") return checkpoint;
   return WithFile(Unsupported("safetensors and whole .zt files are changed where they lie; "
                               "'ztstream convert' writes the new version to another place"),
                   path);

@@ -258,7 +258,10 @@ class Patch {
   Status Update(ComponentId old, ComponentId base, ComponentId fresh, std::uint64_t offset,
                 std::span<std::byte> bytes) {
     if (base != old) ZT_RETURN_IF_ERROR(AtTensor(old_, base, old_.Read(base, offset, bytes)));
-    return AtTensor(fresh_, fresh, UpdateRange(fresh_, fresh, offset, bytes, false));
+    const Status made = UpdateRange(fresh_, fresh, offset, bytes, false);
+    if (made.code() != StatusCode::kInvalidArgument) return AtTensor(fresh_, fresh, made);
+    const Object& object = old_.objects()[old.object];  // it is of another version
+    return WithFile(IsFile(object) ? made : WithTensor(made, object.name), old_.file(old));
   }
   // The bytes that are changed at once.
   std::uint64_t StepOf(ComponentId fresh) const {

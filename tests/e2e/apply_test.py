@@ -185,7 +185,7 @@ class Apply(support.EndToEnd):
         self.refused(delta, self.put("x/o.npy", next((support.DATA / "npy").glob("*.npy")).read_bytes()),
                      "safetensors and whole .zt files are changed")
         for place in (delta, self.put("y/d.zt", delta.read_bytes())):
-            self.refused(delta, place, (place.name, "safetensors and whole .zt files are changed"))
+            self.refused(delta, place, (place.name, "it is a delta, and the second is the checkpoint that is changed"), USAGE)
         self.fail_with(USAGE, "apply", delta, "s3://bucket/old.zt", says="on this machine")
         self.fail_with(IO, "apply", delta, self.path("none.zt"), says="none.zt")
         self.fail_with(USAGE, "apply", delta, says="CHECKPOINT")
@@ -212,7 +212,7 @@ class Apply(support.EndToEnd):
         self.refused(self.delta(self.put("n.safetensors", encode(run)), old), new, "it has neither the bytes of the base", USAGE)
         delta = self.delta(new, old)
         other = self.in_form("other", "safetensors", same_shapes(rng, fresh))
-        self.refused(delta, other, "it has neither the bytes of the base", USAGE)
+        self.refused(delta, other, ("other.safetensors: tensor", "it has neither the bytes of the base"), USAGE)
         data = bytearray(old.read_bytes())
         data[-300] ^= 1
         old.write_bytes(data)
@@ -363,6 +363,11 @@ class Apply(support.EndToEnd):
         (new / "readme.md").unlink()
         (old / "licence.txt").unlink()
         self.same(old, new)
+        # A file that somebody changed is named.
+        edited = self.in_form("edi", "folder", model)
+        other = self.delta(self.in_form("neu", "folder", fresh), edited)
+        (edited / "config.json").write_text((edited / "config.json").read_text().replace("x", "y"))
+        self.refused(other, edited, "edi/config.json: it has neither the bytes of the base", USAGE)
         # Back again: the file gets shorter.
         back = self.in_form("old2", "folder", model)
         (back / "config.json").write_text("{}")
