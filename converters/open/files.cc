@@ -11,6 +11,7 @@ module zt.open;
 import zt.std;
 import :files;
 import :formats;
+import zt.convert.delta;
 import zt.convert.files;
 import zt.convert.safetensors;
 import zt.convert.shards;
@@ -320,6 +321,7 @@ class FolderListing {
     alone.format.clear();
     alone.files = {"none"};
     alone.left_out = nullptr;
+    alone.deltas_as_stored = true;
     const auto copy = OpenInputs({(fs::path(folder_) / name).string()}, alone);
     if (!copy.ok()) return false;
     if (ours_.empty()) {
@@ -329,6 +331,7 @@ class FolderListing {
     std::vector<std::uint32_t> others;
     const std::vector<Object>& objects = (*copy)->objects();
     for (std::uint32_t i = 0; i < objects.size(); ++i) {
+      if (!DeltaFilePath(objects[i]).empty()) continue;
       const auto found = ours_.find(folder + objects[i].name);
       if (found == ours_.end()) {
         others.push_back(i);
