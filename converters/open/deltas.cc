@@ -77,9 +77,11 @@ class Chain {
                           Described(BaseName(path), origin->id) + ", a delta of " + described),
           path);
     if (seen_.size() == kMostDeltas)
-      return WithFile(InvalidArgument("more than " + std::to_string(kMostDeltas) +
-                                      " deltas stand on each other"),
-                      path);
+      return WithFile(
+          InvalidArgument("more than " + std::to_string(kMostDeltas) +
+                          " deltas stand on each other; write one of them as a whole model, "
+                          "and give that as the base"),
+          path);
     seen_.push_back(here);
     if (options_.base_in_memory && !disk)
       return WithFile(OpenDelta(std::move(source), *origin, nullptr, ""), path);
@@ -165,6 +167,44 @@ class Chain {
     return beside;
   }
 
+  // The one beside the delta. If that is none itself, the first of those that are given of which the
+  // delta makes a model comes first.
+  StatusOr<std::string> FindMade(const DeltaOrigin& origin, const std::string& path,
+                                 const std::string& beside) const {
+    if (unused_.empty()) return beside;
+    ZT_ASSIGN_OR_RETURN(const auto found, OpenBase(beside));
+    ZT_ASSIGN_OR_RETURN(const auto below, WithFile(FindDelta(found->attributes()), beside));
+    if (below) return beside;
+    for (const std::string& base : unused_) {
+      ZT_ASSIGN_OR_RETURN(const bool makes, Makes(origin, path, base));
+      if (makes) return base;
+    }
+    return beside;
+  }
+
+  // True if some chunks of the delta, made of this base, have their digests.
+  StatusOr<bool> Makes(const DeltaOrigin& origin, const std::string& path,
+                       const std::string& base) const {
+    constexpr std::size_t kTried = 16;
+    const auto fails = [](const Status& status) -> StatusOr<bool> {
+      if (status.code() == StatusCode::kUnavailable) return status;
+      return false;
+    };
+    auto opened = OpenBase(base);
+    if (!opened.ok()) return fails(opened.status());
+    ZT_ASSIGN_OR_RETURN(auto delta, OpenBase(path));
+    const auto model = OpenDelta(std::move(delta), origin, *std::move(opened), base);
+    if (!model.ok()) return fails(model.status());
+    const std::vector<Object>& objects = (*model)->objects();
+    for (std::size_t i = 0; i < objects.size(); i += objects.size() / kTried + 1) {
+      std::byte first;
+      if (objects[i].components.front().bytes == 0) continue;
+      const Status read = (*model)->Read({static_cast<std::uint32_t>(i), 0}, 0, {&first, 1});
+      if (!read.ok()) return fails(read);
+    }
+    return true;
+  }
+
   // By name or id among those that are given; else beside the delta; else any that is given. `disk`
   // is the delta, if it is one of folders, which do not say their base's id.
   StatusOr<std::string> Find(const DeltaOrigin& origin, const std::string& path,
@@ -174,7 +214,15 @@ class Chain {
       if (BaseName(base) == origin.base_name) named.push_back(base);
     }
     if (named.size() == 1) return named.front();
-    if (unused_.size() > 1 && !origin.base_id.empty()) {
+    std::vector<std::string> looked(unused_);
+    std::string beside;  // empty if there is none
+    if (IsFileName(origin.base_name) && !path.empty()) {
+      beside = Beside(path, origin.base_name);
+      ZT_ASSIGN_OR_RETURN(const bool is_there, WithFile(IsThere(beside), beside));
+      if (!is_there) looked.push_back(std::exchange(beside, ""));
+    }
+    const bool choose = unused_.size() > 1 || !beside.empty();
+    if (choose && !origin.base_id.empty()) {
       for (const std::string& base : named.empty() ? unused_ : named) {
         const auto opened = OpenBase(base);
         if (opened.status().code() == StatusCode::kUnavailable) return opened.status();
@@ -182,15 +230,9 @@ class Chain {
       }
     }
     if (!named.empty()) return named.front();
-    std::vector<std::string> looked(unused_);
-    if (IsFileName(origin.base_name) && !path.empty()) {
-      const std::string beside = Beside(path, origin.base_name);
-      const bool is_above = std::ranges::find(seen_, Canonical(beside)) != seen_.end();
-      ZT_ASSIGN_OR_RETURN(const bool is_there, WithFile(IsThere(beside), beside));
-      if (is_there && (unused_.empty() || !is_above))
-        return disk == nullptr ? beside : FindFitting(*disk, beside);
-      looked.push_back(beside);
-    }
+    const bool is_above = std::ranges::find(seen_, Canonical(beside)) != seen_.end();
+    if (!beside.empty() && (unused_.empty() || !is_above))
+      return disk == nullptr ? FindMade(origin, path, beside) : FindFitting(*disk, beside);
     if (!unused_.empty()) return unused_.front();
     const auto described = [&](const std::string& name, const std::string& id) {
       return disk == nullptr ? Described(name, id) : Quote(name);

@@ -481,7 +481,8 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
   if (used.empty() || options.base.empty() || std::ranges::any_of(options.base, is_used))
     return inputs;
   return WithFile(
-      InvalidArgument("it is not the base of any delta here: that is " + Joined(used, "and")),
+      InvalidArgument("it is not the base of any delta here, by its name or its id: that is " +
+                      Joined(used, "and")),
       options.base.front());
 }
 
