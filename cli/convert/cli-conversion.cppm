@@ -40,6 +40,8 @@ bool Compresses(const Plan& plan);
 // How much of a plan is stored as differences from --base.
 std::string DeltaText(const Args& args, const DeltaCounts& counts);
 Json DeltaJson(const Args& args, const DeltaCounts& counts);
+// An error if a delta of this base, which stands on `deltas` others, is one too many for readers.
+Status CheckDepth(const std::string& base, std::size_t deltas);
 // The result of convert under --json, without what is known only after writing.
 Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
                  const std::vector<std::string>& warnings);

@@ -108,6 +108,14 @@ std::string DeltaText(const Args& args, const DeltaCounts& counts) {
          " of the base left out: " + Printable(names.ToString()) + "\n";
 }
 
+Status CheckDepth(const std::string& base, std::size_t deltas) {
+  if (deltas < kMostDeltas) return OkStatus();
+  return WithFile(InvalidArgument(std::to_string(deltas) +
+                                  " deltas stand on each other there, the most that are read; "
+                                  "'ztstream convert' writes it as a whole model, the next base"),
+                  base);
+}
+
 Json DeltaJson(const Args& args, const DeltaCounts& counts) {
   return {{"path", args.base.front()},
           {"differing", counts.differing},
@@ -268,7 +276,9 @@ std::string PlanText(const TensorSource& source, const Plan& plan, const Args& a
          Counted(source.objects().size() - CountFiles(source.objects()), "tensor") +
          (files > 0 ? ", " + Counted(files, "file") : "") + ", " +
          HumanBytes(plan.input_bytes(source)) + " in, " + HumanBytes(plan.output_bytes()) + " out" +
-         (Compresses(plan) ? " before compression" : "");
+         (FindMember(plan.attributes, kDeltaAttribute) != nullptr ? " if all were stored in full"
+          : Compresses(plan)                                      ? " before compression"
+                                                                  : "");
   const auto kept = std::ranges::count_if(plan.objects, KeepsFrames);
   if (kept > 0) out += ", " + std::to_string(kept) + " stay compressed";
   if (shared > 0) out += ", " + std::to_string(shared) + " shared with others";
@@ -401,6 +411,7 @@ StatusOr<std::unique_ptr<DeltaMaker>> MakeDelta(const Args& args, TensorSource& 
   if (!Traits(plan.spec).files)
     return InvalidArgument("--spec " + args.spec + " has no deltas; 1.2 and 2.0 have");
   ZT_ASSIGN_OR_RETURN(auto base, OpenBase(args.base.front(), args.source_options()));
+  ZT_RETURN_IF_ERROR(CheckDepth(args.base.front(), args.used_bases->size()));
   for (std::size_t i = 1; i < args.base.size(); ++i) {
     const std::vector<std::string>& used = *args.used_bases;
     if (std::ranges::find(used, args.base[i]) != used.end()) continue;
@@ -433,9 +444,9 @@ Status Convert(const Args& args) {
   }
   ZT_ASSIGN_OR_RETURN(const auto delta, MakeDelta(args, *source, plan, options));
   std::vector<std::string> warnings = WordedWarnings(args, *source);
-  if (delta != nullptr && delta->Count(plan).differing == 0)
+  if (delta != nullptr && delta->Count(plan).differing_tensors == 0)
     warnings.push_back("--base " + args.base.front() +
-                       ": nothing is stored as differences, for no tensor has the name, type and "
+                       ": no tensor is stored as differences, for none has the name, type and "
                        "shape of one there");
   for (std::string& warning : file_warnings) warnings.push_back(std::move(warning));
   for (std::string& warning : UnusedQuant(args, *source)) warnings.push_back(std::move(warning));

@@ -84,7 +84,9 @@ Status WriteDiskFolder(const Args& args, TensorSource& source, const ChangedSour
   input.left_out = nullptr;
   input.format.clear();
   std::erase(input.base, path);
+  input.used_bases = std::make_shared<std::vector<std::string>>();
   ZT_ASSIGN_OR_RETURN(const auto base, Open(path, input));
+  ZT_RETURN_IF_ERROR(CheckDepth(path, input.used_bases->size()));
   std::vector<std::uint32_t> tensors;
   for (std::uint32_t i = 0; i < source.objects().size(); ++i) {
     if (!IsFile(source.objects()[i])) tensors.push_back(i);

@@ -101,6 +101,7 @@ StatusOr<Applied> ApplyInPlace(const std::string& path, TensorSource& checkpoint
 // How the objects of a plan are stored as differences.
 struct DeltaCounts {
   std::uint64_t differing = 0;            // stored as differences; some may turn out equal
+  std::uint64_t differing_tensors = 0;    // of them, those that are no files of the model
   std::uint64_t full = 0;                 // not in the base, or of another shape or type
   std::vector<std::string> removed = {};  // objects of the base that the plan lacks
 };

@@ -137,6 +137,7 @@ class Maker final : public DeltaMaker {
     const std::vector<Choice> choices = Choose(plan);
     for (std::size_t i = 0; i < plan.objects.size(); ++i) {
       (choices[i].differs ? counts.differing : counts.full)++;
+      if (choices[i].differs && !IsFile(*plan.objects[i].object)) ++counts.differing_tensors;
       if (const auto base = BaseOf(plan.objects[i])) used[*base] = true;
     }
     for (std::size_t b = 0; b < used.size(); ++b) {

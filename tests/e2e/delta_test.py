@@ -286,7 +286,7 @@ class Delta(support.EndToEnd):
         self.fail_with(USAGE, "convert", self.path("own/old.zt"), "-o", out, says=(
             "in the chain of its own bases", f"'old.zt' ({new_id}), a delta of 'old.zt' ({old_id})"))
         self.fail_with(USAGE, "convert", self.path("d.zt"), "--base", new, "-o", out, says=(
-            "it is not the base of any delta here: that is", str(self.path("old.zt"))))
+            "it is not the base of any delta here, by its name or its id: that is", str(self.path("old.zt"))))
         os.rename(self.path("old.zt"), self.path("elsewhere.zt"))
         self.fail_with(USAGE, "convert", self.path("d.zt"), "-o", out, says=(
             f"'d.zt' ({new_id}), a delta of 'old.zt' ({old_id})", "was not found", str(self.path("old.zt"))))
@@ -310,6 +310,69 @@ class Delta(support.EndToEnd):
         data[8 + int.from_bytes(data[:8], "little") + 10] ^= 1
         old.write_bytes(data)
         self.assertEqual(self.json("convert", self.path("e.zt"), "-o", self.path("bad.zt"), "-n", "--json")["warnings"], [])
+
+    def test_a_base_of_another_name(self):
+        """A base that is given comes before one beside the delta that has the name and is no delta."""
+        old, new = self.pair()
+        for base in (old, self.path("base.zt")):
+            with self.subTest(base.name):
+                if base != old:
+                    self.succeed("convert", old, "-o", base, "-q", "--spec", "2.0")
+                self.succeed("convert", new, "--base", base, "-o", self.path("d.zt"), "-fq")
+                backup = self.path("backup" + base.suffix)
+                shutil.copy(base, backup)
+                for changed in (False, True):
+                    if changed:
+                        shutil.copy(new, self.put(f"in/{base.name}", b""))
+                        shutil.copy(self.path("d.zt"), self.path("in/d.zt"))
+                    delta = self.path("in/d.zt" if changed else "d.zt")
+                    self.succeed("convert", delta, "--base", backup, "-o", self.path("made.safetensors.zt"), "-fq")
+                    self.succeed("diff", self.path("made.safetensors.zt"), new, "-q")
+                # One that does not fit is none.
+                self.fail_with(USAGE, "convert", self.path("d.zt"), "--base", new, "-o", self.path("no.zt"),
+                               says="it is not the base of any delta here, by its name or its id")
+        # The next delta on it, which has the name of its base.
+        third = self.model("third.safetensors", {"w": ("BF16", [200_000], values(numpy.random.default_rng(9), "BF16", 200_000))})
+        self.succeed("convert", third, "--base", self.path("d.zt"), "-o", self.path("e.zt"), "-q")
+        self.succeed("convert", self.path("e.zt"), "--base", self.path("backup.zt"), "-o", self.path("made.zt"), "-q")
+        self.succeed("diff", self.path("made.zt"), third, "-q")
+
+    def test_a_delta_in_the_folder_of_the_new_version(self):
+        """Files that are left out decide nothing: --base is that of the conversion."""
+        old, new = self.pair()
+        folder = self.path("new")
+        folder.mkdir()
+        shutil.copy(new, folder / "model.safetensors")
+        (folder / "config.json").write_text("{}")
+        delta = folder / "delta.zt"
+        for base in (old, self.path("base")):
+            for place in (delta, folder / "sub/delta.zt"):
+                place.parent.mkdir(exist_ok=True)
+                done = self.json("convert", folder, "--base", base, "-o", place, "-f", "--json")
+                self.assertEqual([each for each in done["warnings"] if not each.startswith("sub/delta.zt is left out")], [])
+                self.assertEqual((done["base"]["differing"], done["base"]["full"]), (2, 3))
+                self.assertIn("ztstream.delta", read_zt(place)["attributes"])
+            if base == old:
+                base = self.path("base")
+                base.mkdir()
+                shutil.copy(old, base / "model.safetensors")
+                shutil.copy(delta, base / "delta.zt")
+        self.fail_with(USAGE, "convert", folder, "--base", old, "--canonical", "-o", self.path("c.zt"), says="--canonical")
+        self.succeed("convert", folder, "--base", old, "--include", "w", "--to", "disk-delta", "-o", f"{self.path('v1')}/", "-q")
+
+    def test_nothing_as_differences(self):
+        """It is said though a file of the model is stored so."""
+        old, new = self.pair()
+        for name, source in (("a", old), ("b", new)):
+            self.path(name).mkdir()
+            shutil.copy(source, self.path(name) / "model.safetensors")
+            (self.path(name) / "config.json").write_text("{}")
+        done = self.json("convert", self.path("b"), "--base", self.path("a"), "--dtype", "f16", "--include", "w", "-o", self.path("d.zt"),
+                         "--json")
+        self.assertEqual(done["base"]["differing"], 1)
+        self.assertIn("no tensor is stored as differences, for none has the name, type and shape", done["warnings"][0])
+        plan = self.succeed("convert", self.path("b"), "--base", self.path("a"), "-n")
+        self.assertIn(b" out if all were stored in full\n", plan)
 
     def test_a_base_in_a_folder_is_not_replaced(self):
         old, new = self.pair()
@@ -364,8 +427,15 @@ class Delta(support.EndToEnd):
             before = self.path(f"d{i}.zt")
         self.succeed("convert", before, "-o", self.path("made.zt"), "-q")
         self.succeed("diff", self.path("made.zt"), after)
-        self.succeed("convert", after, "--base", before, "-o", self.path("d65.zt"), "-q")
+        most = ("d64.zt", "64 deltas stand on each other there", "writes it as a whole model, the next base")
+        self.fail_with(USAGE, "convert", after, "--base", before, "-o", self.path("d65.zt"), says=most)
+        self.fail_with(USAGE, "convert", after, "--base", before, "--to", "disk-delta", "-o", f"{self.path('v1')}/", says=most)
+        # One that an earlier release would have written.
+        self.path("whole").mkdir()
+        self.succeed("convert", before, "-o", self.path("whole/d64.zt"), "-q")
+        self.succeed("convert", after, "--base", self.path("whole/d64.zt"), "-o", self.path("d65.zt"), "-q")
         self.fail_with(USAGE, "convert", self.path("d65.zt"), "-o", self.path("no.zt"), says="more than 64 deltas")
+        self.succeed("convert", self.path("d65.zt"), "--base", self.path("whole/d64.zt"), "-o", self.path("made.zt"), "-fq")
         # What is wrong far below is named.
         kept = self.path("d30.zt").read_bytes()
         self.path("d30.zt").write_bytes(kept[:300] + bytes([kept[300] ^ 16]) + kept[301:])
