@@ -237,7 +237,11 @@ class DiskDelta(support.EndToEnd):
                        f"{self.path('step-7')}/", says="version 000007 does not follow that of the base")
         self.succeed("convert", self.path("step-7.zt"), "--base", self.path("step-7.zt"), "--to", "disk-delta", "-o",
                      f"{self.path('step-9')}/", "-q")
-        self.assertEqual(json.loads((self.path("step-9") / disk_delta.INDEX).read_text())["metadata"]["base_version"], "000007")
+        shutil.copy(self.path("step-7.zt"), self.path("other-7.zt"))
+        self.succeed("convert", self.path("step-7.zt"), "--base", self.path("other-7.zt"), "--to", "disk-delta", "-o",
+                     f"{self.path('step-10')}/", "-q")
+        for name, below in (("step-9", "000007"), ("step-10", "000009")):
+            self.assertEqual(json.loads((self.path(name) / disk_delta.INDEX).read_text())["metadata"]["base_version"], below)
 
     def test_wrong_bases(self):
         """The exclusive or applied twice, and another base, are found by checksums; new bytes at positions may come twice."""
@@ -417,6 +421,8 @@ class DiskDelta(support.EndToEnd):
         said = self.expect(0, "convert", after, "--base", base, *to, "--exclude", "w").stderr.decode()
         self.assertIn("1 tensor of the base is not in the model, and stays for those who apply it: 'w'", said)
         self.fail_with(EXISTS, "convert", after, "--base", base, *to, says="exists")
+        empty = self.model("empty.safetensors", {**old, "none": ("F32", [0], numpy.zeros(0, "u1"))})
+        self.assertNotIn(b"warning", self.expect(0, "convert", after, "--base", empty, "--to", "disk-delta", "-o", f"{self.path('e_1')}/").stderr)
         # Types and names are changed before they are compared.
         renamed = self.model("renamed.safetensors", {f"m.{name}": value for name, value in new.items()})
         self.succeed("convert", renamed, "--base", base, "--rename", "s/^m.//", "--to", "disk-delta", "-o", f"{self.path('r_1')}/", "-q")
