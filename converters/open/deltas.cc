@@ -239,8 +239,8 @@ class Chain {
     };
     return WithAdvice(
         InvalidArgument("it is " +
-                        (path.empty() ? "a delta" : described(BaseName(path), origin.id)) +
-                        ", a delta of " + described(origin.base_name, origin.base_id) +
+                        (path.empty() ? "" : described(BaseName(path), origin.id) + ", ") +
+                        "a delta of " + described(origin.base_name, origin.base_id) +
                         ", which is its base and was not found" +
                         (looked.empty() ? "" : ": there is no " + Joined(looked, "and"))),
         Advice::kBase);

@@ -91,6 +91,8 @@ class Reading(Case):
         os.rename(self.raw, moved)
         with self.assertRaisesRegex(ztstream.ArgumentError, "'raw.zt'.*was not found"):
             ztstream.open(delta)
+        with self.assertRaisesRegex(ztstream.ArgumentError, "it is a delta of 'raw.zt' .*, which is its base and was not found; "):
+            ztstream.open(pathlib.Path(delta).read_bytes())
         for base in (moved, [moved], (str(moved),)):
             with ztstream.open(delta, base=base) as file:
                 self.assertEqual(file["a"].numpy().tolist(), values["a"].tolist())
