@@ -171,7 +171,7 @@ def _load():
         library.zts_abi.restype, library.zts_abi.argtypes = c_uint, []
         abi = library.zts_abi()
     except (OSError, AttributeError) as error:
-        raise ImportError(f"libztstream cannot be used: {error}", path=path) from error
+        raise ImportError(f"libztstream cannot be used: {error}; ZTSTREAM_LIBRARY may name it", path=path) from error
     if abi < ABI:
         raise ImportError(f"{path} is too old: its interface is number {abi}, and {ABI} is needed", path=path)
     return library

@@ -160,16 +160,22 @@ class Part:
         """What File._read takes to fill `out`."""
         self._check()
         offset = operator.index(offset)
-        address, nbytes, holder = _types.memory_of(out, True)
+
+        def wrong(fact):
+            return ArgumentError(fact, self._file._name, self._name)
+
+        try:
+            address, nbytes, holder = _types.memory_of(out, True)
+        except ArgumentError as error:
+            raise wrong(f"what is filled with {self._name!r}: {error}") from None
         given = _types.type_in(out)
         if not _types.holds(given, self.dtype):
-            raise ArgumentError(f"what is filled with {self._name!r} has elements of {given}, and the tensor those of {self.dtype}; give "
-                                "such, or bytes", None, self._name)
+            raise wrong(f"what is filled with {self._name!r} has elements of {given}, and the tensor those of {self.dtype}; give such, or "
+                        "bytes")
         if offset < 0 or offset + nbytes > self._bytes:
-            raise ArgumentError(f"bytes {offset} to {offset + nbytes} are none of {self._name!r}, which has {self._bytes}", None,
-                                self._name)
+            raise wrong(f"bytes {offset} to {offset + nbytes} are none of {self._name!r}, which has {self._bytes}")
         if given != "u8" and offset % _types.find(self.dtype)[1]:
-            raise ArgumentError(f"no element of {self._name!r} begins at byte {offset}", None, self._name)
+            raise wrong(f"no element of {self._name!r} begins at byte {offset}")
         return self._object, self._number, offset, nbytes, address, holder
 
     def buffer(self) -> memoryview:

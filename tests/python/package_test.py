@@ -143,6 +143,12 @@ class Reading(Case):
                                             ("more", other["h"], ztstream.NotFoundError, "there is no tensor 'more'")):
                 with self.assertRaisesRegex(kind, says):
                     file.update_({**other, name: value})
+            read_only = numpy.array(other["w"])
+            read_only.flags.writeable = False
+            for value in (numpy.asfortranarray(other["w"]), read_only, other["w"].astype("f8")):
+                with self.assertRaisesRegex(ztstream.ArgumentError, "^what is filled with 'w'") as wrong:
+                    file.update_({**other, "w": value})
+                self.assertEqual((wrong.exception.file, wrong.exception.tensor), (self.path("1.zt"), "w"))
             with self.assertRaisesRegex(ztstream.ArgumentError, "there is no 'h' among"):
                 file.update_({name: value for name, value in other.items() if name != "h"})
             self.assertTrue(same(other, 0))
