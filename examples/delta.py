@@ -106,5 +106,7 @@ def load(path, bases=()):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     for key, (dtype, shape, content) in load(sys.argv[1], sys.argv[2:]).items():
         print(key, dtype, shape, f"xxh3:{xxhash.xxh3_64_hexdigest(content)}")

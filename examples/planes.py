@@ -56,5 +56,7 @@ def load(path):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     for key, value in load(sys.argv[1]).items():
         print(key, value.dtype, value.shape)

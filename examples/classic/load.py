@@ -44,5 +44,7 @@ def load(path, name):
     return numpy.frombuffer(values, dtype).reshape([entry.shape[i] for i in range(entry.rank)])
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     tensor = load(*sys.argv[1:])
     print(tensor.dtype, tensor.shape, tensor.tolist())

@@ -1,4 +1,4 @@
-"""from_pretrained.py FOLDER: a module of torch from a folder as hubs have them, or from the .zt file made of one."""
+"""from_pretrained.py FOLDER: a module of torch from weights and config.json (its "sizes"), of a folder or the .zt file made of it."""
 import json
 import sys
 
