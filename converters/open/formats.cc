@@ -480,8 +480,10 @@ StatusOr<const Format*> Recognise(std::span<const std::byte> head) {
                          " bytes, the limit is " + std::to_string(kMaxSafetensorsHeader));
     }
   }
-  return InvalidData("its format is not recognised (" + Joined(Words(kReadFormats), "and") +
-                     " are); it may be damaged, or its format has to be named");
+  return WithAdvice(
+      InvalidData("its format is not recognised (" + Joined(Words(kReadFormats), "and") +
+                  " are); it may be damaged, or its format has to be named"),
+      Advice::kFormat);
 }
 
 }  // namespace zt

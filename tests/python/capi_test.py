@@ -224,7 +224,7 @@ class Classic(Case):
             '6 {"unit":"m"}', "101 -2 18446744073709551615", "3 2 2", "2 second", "2 memory: attribute 'whole' is not an integer of 64 bits",
             "2 tensor 'pair': it is not a dense tensor but example.pair/1",
             "4 memory: its format is not recognised (safetensors, npy, npz, gguf, torch, onnx, hdf5 and zt are); it may be damaged, or its "
-            "format has to be named", "it is full 1"])
+            "format has to be named; zts_reader_options.format chooses a format", "it is full 1"])
         self.assertEqual(sorted(os.listdir(self.folder)), ["a.out", "odd.safetensors", "x.zt"])
 
 
