@@ -140,6 +140,7 @@ struct RuleSet {
   Value::Map attributes = {};                        // to be set
   std::unordered_set<std::string> dequantized = {};  // tensors that were quantized
   std::string unscaled = {};                         // warns of numbers that lack a scale
+  std::string blocks = {};                           // warns of blocks that --dtype leaves
   // Of what Rules::Open opened without --dequantize: a configuration lies beside it.
   std::vector<std::string> inputs = {};
   SourceOptions options = {};
@@ -314,6 +315,18 @@ std::string UnscaledIn(const TensorSource& source, const Plan& plan) {
          Quote(std::string(first) + ".scale");
 }
 
+// What to say if a type was asked for and blocks of GGUF stay what they are; else empty.
+std::string BlocksIn(const Plan& plan) {
+  const auto count = std::ranges::count_if(plan.objects, [](const PlannedObject& planned) {
+    return planned.object->format.str().starts_with("gguf.");
+  });
+  if (count == 0) return "";
+  return Counted(static_cast<std::uint64_t>(count), "tensor") +
+         (count == 1 ? " stays a block type" : " stay block types") +
+         " of GGUF, which --dtype does not convert; --dequantize makes numbers of " +
+         (count == 1 ? "it" : "them");
+}
+
 }  // namespace
 
 StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
@@ -321,7 +334,14 @@ StatusOr<Plan> Rules::PlanOf(TensorSource& source) const {
   ZT_ASSIGN_OR_RETURN(Plan out, MakePlan(source, plan));
   ZT_RETURN_IF_ERROR(CheckNoCodes(*set, source, out));
   ZT_RETURN_IF_ERROR(CheckNoOtherCodes(source, out));
-  if (set->Has(Kind::kDequantize)) set->unscaled = UnscaledIn(source, out);
+  set->blocks.clear();
+  if (set->Has(Kind::kDequantize)) {
+    set->unscaled = UnscaledIn(source, out);
+  } else if (std::ranges::any_of(set->rules, [](const Rule& rule) {
+               return rule.kind == Kind::kDType && !rule.names && rule.target;
+             })) {
+    set->blocks = BlocksIn(out);
+  }
   const Value* const gguf = FindMember(out.attributes, "gguf");
   if (gguf != nullptr && set->Has(Kind::kRename)) {
     NewNames names;
@@ -434,6 +454,7 @@ std::vector<std::string> Rules::Warnings() const {
     }
   }
   if (!set->unscaled.empty()) lines.push_back(set->unscaled);
+  if (!set->blocks.empty()) lines.push_back(set->blocks);
   return lines;
 }
 

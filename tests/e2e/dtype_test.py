@@ -56,6 +56,19 @@ class Dtype(EndToEnd):
                     self.assertEqual(got["components"]["data"]["bytes"], narrow(values).tobytes(), (tensor, dtype))
         self.assertEqual(seen, 40)
 
+    def test_blocks_that_stay_are_named(self):
+        """--dtype makes no numbers of them."""
+        blocks = sum(each["format"].startswith("gguf.") for each in self.converted(GGUF / "quants.gguf")["objects"].values())
+        says = f"{blocks} tensors stay block types of GGUF, which --dtype does not convert; --dequantize makes numbers of them"
+        for options, warnings in ((["--dtype", "f32"], [says]), (["--dtype", "nothing=f32"], None), ([], []),
+                                  (["--dequantize", "f32"], []), (["--dequantize", "f32", "--dtype", "bf16"], [])):
+            found = self.json("convert", GGUF / "quants.gguf", *options, "-n", "--json")["warnings"]
+            if warnings is None:
+                self.assertNotIn(says, found)
+            else:
+                self.assertEqual(found, warnings, options)
+        self.expect(DONE, "extract", GGUF / "quants.gguf", "--dtype", "f32", "-o", self.path("x.gguf"), "-n", says=says)
+
     def test_scales_beside_blocks_are_named(self):
         """llama.cpp multiplies by them what it computes with nvfp4; GGUF says nothing of it."""
         def info(name, size, kind, at):
