@@ -250,21 +250,14 @@ class OnnxSource final : public TensorSource, public ModelTaker {
     }
     return true;
   }
+  // Bytes that cannot be decoded count as different.
   static StatusOr<bool> HasSameBytes(const Part& one, const Part& two, std::uint64_t bytes) {
-    constexpr std::uint64_t kPiece = std::uint64_t{64} << 10;
-    std::vector<std::byte> ours(std::min(bytes, kPiece)), theirs(ours.size());
-    for (std::uint64_t at = 0; at < bytes; at += ours.size()) {
-      const std::uint64_t size = std::min<std::uint64_t>(ours.size(), bytes - at);
-      Status read = one.Read(at, std::span(ours).first(size));
-      if (read.ok()) read = two.Read(at, std::span(theirs).first(size));
-      if (read.code() == StatusCode::kUnavailable) return read;
-      // Bytes that cannot be decoded count as different.
-      if (!read.ok() || !std::equal(ours.begin(), ours.begin() + static_cast<std::ptrdiff_t>(size),
-                                    theirs.begin())) {
-        return false;
-      }
-    }
-    return true;
+    const auto reader = [](const Part& part) {
+      return [&part](std::uint64_t at, std::span<std::byte> out) { return part.Read(at, out); };
+    };
+    auto same = ServeSameBytes(bytes, reader(one), reader(two));
+    if (same.ok() || same.status().code() == StatusCode::kUnavailable) return same;
+    return false;
   }
 
   // A tensor that cannot be converted: its name, its shape if it can be, and no bytes.

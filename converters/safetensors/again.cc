@@ -48,17 +48,12 @@ bool IsSame(const Object& stated, const Object& object) {
 StatusOr<bool> AreTied(TensorSource& source, ComponentId one, ComponentId two) {
   const auto identity = source.identity(one);
   if (identity && identity == source.identity(two)) return true;
-  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
-  const std::uint64_t bytes = source.objects()[one.object].components[0].bytes;
-  std::vector<std::byte> first(std::min(bytes, kPiece)), second(first.size());
-  for (std::uint64_t at = 0; at < bytes; at += first.size()) {
-    first.resize(std::min(bytes - at, kPiece));
-    second.resize(first.size());
-    ZT_RETURN_IF_ERROR(AtTensor(source, one, source.Read(one, at, first)));
-    ZT_RETURN_IF_ERROR(AtTensor(source, two, source.Read(two, at, second)));
-    if (first != second) return false;
-  }
-  return true;
+  const auto reader = [&source](ComponentId id) {
+    return [&source, id](std::uint64_t at, std::span<std::byte> out) {
+      return AtTensor(source, id, source.Read(id, at, out));
+    };
+  };
+  return ServeSameBytes(source.objects()[one.object].components[0].bytes, reader(one), reader(two));
 }
 
 }  // namespace

@@ -414,6 +414,21 @@ Status ReadUnits(std::uint64_t offset, std::span<std::byte> out, std::uint64_t u
   return OkStatus();
 }
 
+StatusOr<bool> ServeSameBytes(
+    std::uint64_t bytes, const std::function<Status(std::uint64_t, std::span<std::byte>)>& one,
+    const std::function<Status(std::uint64_t, std::span<std::byte>)>& two) {
+  constexpr std::uint64_t kPiece = std::uint64_t{256} << 10;
+  std::vector<std::byte> first(std::min(bytes, kPiece)), second(first.size());
+  for (std::uint64_t at = 0; at < bytes; at += first.size()) {
+    first.resize(std::min(bytes - at, kPiece));
+    second.resize(first.size());
+    ZT_RETURN_IF_ERROR(one(at, first));
+    ZT_RETURN_IF_ERROR(two(at, second));
+    if (first != second) return false;
+  }
+  return true;
+}
+
 std::shared_ptr<ByteSource> MemoryBytes(std::span<const std::byte> bytes, std::string name) {
   return std::make_shared<SpanBytes>(bytes, std::move(name));
 }

@@ -121,6 +121,11 @@ StatusOr<std::vector<std::byte>> Peek(ByteSource& source, std::size_t count);
 Status ReadUnits(std::uint64_t offset, std::span<std::byte> out, std::uint64_t unit,
                  const std::function<Status(std::uint64_t, std::span<std::byte>)>& read);
 
+// True if two readers serve the same first `bytes` bytes. Their first error ends it.
+StatusOr<bool> ServeSameBytes(
+    std::uint64_t bytes, const std::function<Status(std::uint64_t, std::span<std::byte>)>& one,
+    const std::function<Status(std::uint64_t, std::span<std::byte>)>& two);
+
 // Reads the bytes from `begin` to `end` in order with bounded memory. Calls `look` with the offset
 // and the bytes of each piece, until it returns false.
 Status ReadThrough(
