@@ -456,7 +456,13 @@ StatusOr<Comparison> CompareSources(TensorSource& first, TensorSource& second, c
   options.progress = [&](std::uint64_t done, std::uint64_t total) {
     bar.Update(done, total, 0, 0);
   };
-  return Compare(first, second, options);
+  const std::size_t told[] = {first.warnings().size(), second.warnings().size()};
+  auto compared = Compare(first, second, options);
+  if (compared.ok()) {
+    WarnAll(common, WordedWarnings(common, first, told[0]));
+    WarnAll(common, WordedWarnings(common, second, told[1]));
+  }
+  return compared;
 }
 
 }  // namespace zt::cli::internal

@@ -357,16 +357,17 @@ Status Write(const Args& args, TensorSource& source, const Plan& plan, WriterOpt
   options.progress = [&](const Progress& p) {
     bar.Update(p.bytes, p.bytes_total, p.tensors, p.tensors_total);
   };
+  const std::size_t told = source.warnings().size();
   ZT_ASSIGN_OR_RETURN(const std::unique_ptr<Writer> writer,
                       WriteFile(std::move(sink), source, plan, std::move(options), delta));
   Completed();
   bar.End();
   Json json = args.json ? SummaryJson(args, source, plan, warnings) : Json{{"warnings", warnings}};
   if (delta != nullptr) json["base"] = DeltaJson(args, delta->Count(plan));
-  for (const std::string& line : WarningsOf(writer->numeric_findings(), plan)) {
-    if (!args.quiet) Warn(line);
-    json["warnings"].push_back(line);
-  }
+  std::vector<std::string> lines = WordedWarnings(args, source, told);
+  std::ranges::copy(WarningsOf(writer->numeric_findings(), plan), std::back_inserter(lines));
+  WarnAll(args, lines);
+  for (std::string& line : lines) json["warnings"].push_back(std::move(line));
   if (args.json) {
     json["output"]["bytes"] = writer->file_bytes();
     json["timing"] = {{"wall_s", bar.seconds()}};

@@ -67,7 +67,11 @@ class ExtractRun {
  public:
   // `warnings` have been printed.
   ExtractRun(const Args& args, TensorSource& source, std::vector<std::string> warnings)
-      : args_(args), source_(source), warnings_(std::move(warnings)), bar_(args, "extract") {}
+      : args_(args),
+        source_(source),
+        told_(source.warnings().size()),
+        warnings_(std::move(warnings)),
+        bar_(args, "extract") {}
 
   // Counts what will be written, and what will be read for it.
   void Expect(std::uint64_t bytes, std::uint64_t read = 0);
@@ -96,6 +100,7 @@ class ExtractRun {
  private:
   const Args& args_;
   TensorSource& source_;
+  const std::size_t told_;  // of the source's warnings
   std::vector<std::string> warnings_;
   ProgressBar bar_;
   std::uint64_t bytes_ = 0, read_ = 0;

@@ -120,11 +120,11 @@ Status ExtractRun::Print(Json output, std::span<const std::uint32_t> selected, s
                                 (files > 0 ? ", " + Counted(files, "file") : "") + ", " +
                                 HumanBytes(read_) + " in, " + HumanBytes(bytes_) + " out\n");
   }
-  if (changed != nullptr) {
-    const std::vector<std::string> lines = WarningsOf(changed->Findings(), changed->plan());
-    WarnAll(args_, lines);
-    warnings_.insert(warnings_.end(), lines.begin(), lines.end());
-  }
+  std::vector<std::string> lines = WordedWarnings(args_, source_, told_);
+  if (changed != nullptr)
+    std::ranges::copy(WarningsOf(changed->Findings(), changed->plan()), std::back_inserter(lines));
+  WarnAll(args_, lines);
+  std::ranges::copy(lines, std::back_inserter(warnings_));
   if (!args_.json) {
     if (!args_.quiet)
       Note(SummaryText(args_.output, tensors, read_, bytes_, bar_.seconds(), files));

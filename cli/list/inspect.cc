@@ -294,7 +294,11 @@ Status AddStats(const Args& args, std::unique_ptr<TensorSource> source, Listing&
   for (std::uint32_t i = 0; i < source->objects().size(); ++i) {
     if (listed.contains(source->objects()[i].name)) objects.push_back(i);
   }
+  const std::size_t told = source->warnings().size();
   ZT_ASSIGN_OR_RETURN(const auto stats, Measure(*source, objects, args));
+  const std::vector<std::string> lines = WordedWarnings(args, *source, told);
+  WarnAll(args, lines);
+  listing.warnings.insert(listing.warnings.end(), lines.begin(), lines.end());
   for (std::size_t i = 0; i < objects.size(); ++i)
     listed.at(source->objects()[objects[i]].name)->stats = stats[i];
   return OkStatus();

@@ -67,10 +67,12 @@ Json AdviceJson(const Common& common, const Status& status) {
   return json;
 }
 
-std::vector<std::string> WordedWarnings(const Common& common, const TensorSource& source) {
+std::vector<std::string> WordedWarnings(const Common& common, const TensorSource& source,
+                                        std::size_t told) {
   std::vector<std::string> lines = source.warnings();
   for (const auto& [index, advice] : source.warning_advice())
     lines[index] += AdviceText(common, advice);
+  lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(told));
   return lines;
 }
 

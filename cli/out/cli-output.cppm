@@ -53,8 +53,9 @@ std::string AdviceText(const Common& common, std::optional<Advice> advice);
 std::string Worded(const Common& common, const Status& status);
 // The same as {"exclude": "--exclude leaves it out"}.
 Json AdviceJson(const Common& common, const Status& status);
-// The warnings of a source with their advice.
-std::vector<std::string> WordedWarnings(const Common& common, const TensorSource& source);
+// The warnings of a source with their advice, without the first `told`.
+std::vector<std::string> WordedWarnings(const Common& common, const TensorSource& source,
+                                        std::size_t told = 0);
 // While it is locked, no line is printed on standard error.
 std::mutex& Lines();
 

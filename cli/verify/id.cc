@@ -106,7 +106,9 @@ StatusOr<std::string> Id(const Args& args) {
     return ContentDigest(stored->bytes, kind,
                          [&](std::string_view name) { return kept.contains(name); });
   }
+  const std::size_t told = source->warnings().size();
   ZT_ASSIGN_OR_RETURN(const std::vector<std::byte> computed, ComputeManifest(args, *source, plan));
+  WarnAll(args, WordedWarnings(args, *source, told));
   return ContentDigest(computed, kind);
 }
 

@@ -66,6 +66,7 @@ class GgufSource final : public TensorSource {
   Status Finish() override {
     for (const auto& file : files_) {
       ZT_RETURN_IF_ERROR(WithFile(file->CheckUnchanged(), file->name()));
+      if (!file->size()) ZT_RETURN_IF_ERROR(WithFile(CheckEnd(*file), file->name()));
     }
     return OkStatus();
   }
@@ -76,6 +77,16 @@ class GgufSource final : public TensorSource {
     std::uint64_t offset;
     ByteOrder swap;
   };
+
+  // Of a pipe, whose size is only known there: see RecordOf.
+  Status CheckEnd(ByteSource& pipe) {
+    ZT_ASSIGN_OR_RETURN(const bool at_end, pipe.AtEnd(end_));
+    std::byte beyond;
+    const Status more =
+        at_end ? OkStatus() : pipe.ReadAt(end_ + alignment_ - 1, std::span(&beyond, 1));
+    if (!at_end && more.ok()) AddWarning("bytes after the last tensor are ignored");
+    return more.code() == StatusCode::kDataLoss ? OkStatus() : more;
+  }
 
   // Adds the tensor's object, and returns how its bytes have to be swapped.
   ByteOrder Declare(const GgufTensor& tensor, bool big_endian) {
@@ -142,22 +153,25 @@ class GgufSource final : public TensorSource {
     record.emplace_back("alignment", Value(first.alignment));
     record.emplace_back("kv", Value(std::move(first.kv)));
     Value::Array tensors;
-    std::uint64_t end = first.header_bytes;
+    alignment_ = first.alignment;
+    end_ = first.header_bytes;
     for (const File& file : files) {
       for (const GgufTensor& tensor : file.header.tensors) {
         tensors.emplace_back(Value::Array{Value(tensor.name), Value(NameOf(tensor))});
-        if (tensor.bytes > 0) end = std::max(end, first.data_offset + tensor.offset + tensor.bytes);
+        if (tensor.bytes > 0)
+          end_ = std::max(end_, first.data_offset + tensor.offset + tensor.bytes);
       }
     }
     record.emplace_back("tensors", Value(std::move(tensors)));
     const auto size = files.front().bytes->size();
-    if (files.size() == 1 && size && *size >= end && *size - end >= first.alignment)
-      AddWarning(std::to_string(*size - end) + " bytes after the last tensor are ignored");
+    if (files.size() == 1 && size && *size >= end_ && *size - end_ >= alignment_)
+      AddWarning(std::to_string(*size - end_) + " bytes after the last tensor are ignored");
     return Value(std::move(record));
   }
 
   std::vector<std::shared_ptr<ByteSource>> files_;
   std::vector<TensorLocation> places_;
+  std::uint64_t end_ = 0, alignment_ = 1;  // of the last tensor; beyond it, more than padding
 };
 
 }  // namespace

@@ -75,11 +75,11 @@ class TensorSource {
   inline const std::vector<Object>& objects() const { return objects_; }
   // Attributes of the whole file, for the manifest's root.
   inline const Value::Map& attributes() const { return attributes_; }
-  // Warnings for the user, one line each: what was ignored, or looks wrong but does no harm.
+  // Lines for the user: what was ignored, or looks wrong but does no harm. Finish may add some.
   inline const std::vector<std::string>& warnings() const { return warnings_; }
   // What would help about some of them, by their numbers.
   inline const std::map<std::size_t, Advice>& warning_advice() const { return warning_advice_; }
-  // Adds a warning, and what would help. Only before the source is used.
+  // Adds a warning, and what would help. Only before the source is used, or by Finish.
   void AddWarning(std::string line, std::optional<Advice> advice = std::nullopt);
   // Puts `place` and ": " before each of its warnings.
   void PlaceWarnings(std::string_view place);

@@ -231,7 +231,12 @@ bool WrappedSource::seekable() const {
 }
 
 Status WrappedSource::Finish() {
-  for (TensorSource* const source : wrapped_) ZT_RETURN_IF_ERROR(source->Finish());
+  for (TensorSource* const source : wrapped_) {
+    const std::size_t told = source->warnings().size();
+    ZT_RETURN_IF_ERROR(source->Finish());
+    for (std::size_t i = told; i < source->warnings().size(); ++i)
+      AddWarning(source->warnings()[i]);
+  }
   return OkStatus();
 }
 

@@ -369,6 +369,25 @@ class Gguf(support.EndToEnd):
         self.succeed("extract", source, "-o", self.path("out.gguf"))
         self.succeed("diff", source, self.path("out.gguf"))
 
+    def test_bytes_after_the_last_tensor_by_a_pipe(self):
+        """More than padding is told as it is of a file, once the pipe has ended."""
+        whole = self.make_gguf([("a", [8], 0, bytes(range(32))), ("b", [8], 0, bytes(32))])
+        self.put("whole.gguf", whole)
+        for more, told in ((31, 0), (32, 1)):
+            content = whole + bytes(more)
+            for words in (("convert", "-", "-fo", "m.zt"), ("convert", "-", "--include", "a", "-fo", "m.zt"), ("extract", "-", "-fo", "m.npz"),
+                          ("extract", "-", "--rename", "s/^/m./", "-fo", "m.npz"), ("id", "-"), ("inspect", "-", "--stats"), ("diff", "whole.gguf", "-")):
+                said = self.expect(DONE, *words, stdin=content).stderr
+                self.assertEqual(said.count(b"bytes after the last tensor are ignored"), told, words)
+            for words in (("convert", "-", "-fo", "m.zt"), ("extract", "-", "-fo", "m.npz")):
+                result = json.loads(self.succeed(*words, "--json", "-q", stdin=content))
+                self.assertEqual(sum("bytes after the last" in line for line in result["warnings"]), told)
+        self.put("m.gguf", content)
+        self.assertIn(b"32 bytes after the last tensor are ignored", self.expect(DONE, "convert", "m.gguf", "-fo", "m.zt").stderr)
+        for cut in ("m.gguf", "-"):  # in a tensor that is not taken
+            self.put("m.gguf", whole[:-1])
+            self.expect(INVALID, "convert", cut, "--include", "a", "-fo", "m.zt", stdin=whole[:-1])
+
     def make_gguf(self, tensors, gap=0, order=None):
         """Bytes of a little-endian file; `tensors` are (name, dimensions, ggml type, bytes). `order`: of the infos."""
         infos, data = [], bytearray()
