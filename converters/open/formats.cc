@@ -52,6 +52,13 @@ Value::Array PairsOf(const Value& record) {
   return pairs == nullptr || pairs->AsArray() == nullptr ? Value::Array() : *pairs->AsArray();
 }
 
+// The record in the attribute "gguf", of which PlanSafetensorsFile made a text.
+StatusOr<Value> GgufRecordOf(const Value& attribute) {
+  if (attribute.AsString() == nullptr) return attribute;
+  const auto json = ParseJsonObject(*attribute.AsString());
+  return json.ok() ? FromJson(Value(*json)) : json.status();
+}
+
 // The name of the tensor whose shape a pair notes; nullopt if it is another pair.
 std::optional<std::string_view> ShapedBy(const Value& pair) {
   const Value::Array* const parts = pair.AsArray();
@@ -93,11 +100,12 @@ std::unique_ptr<TensorSource> WithOriginalShapes(std::unique_ptr<TensorSource> s
   return shaped;
 }
 
-Value RenamedInGguf(const Value& record, const NewNames& names) {
-  if (record.AsMap() == nullptr) return record;
-  Value::Map map = *record.AsMap();
+Value RenamedInGguf(const Value& attribute, const NewNames& names) {
+  const StatusOr<Value> record = GgufRecordOf(attribute);
+  if (!record.ok() || record->AsMap() == nullptr) return attribute;
+  Value::Map map = *record->AsMap();
   Value::Array pairs, tensors;
-  for (const Value& pair : PairsOf(record)) {
+  for (const Value& pair : PairsOf(*record)) {
     const auto name = ShapedBy(pair);
     const auto found = name ? names.find(*name) : names.end();
     if (name && found == names.end()) continue;
@@ -117,7 +125,10 @@ Value RenamedInGguf(const Value& record, const NewNames& names) {
   }
   SetMember(map, "kv", std::move(pairs));
   SetMember(map, "tensors", std::move(tensors));
-  return map;
+  if (attribute.AsString() == nullptr) return map;
+  std::string text;
+  AppendJson(map, text);
+  return text;
 }
 
 std::vector<std::string> NumpyLosses(const TensorSource& source,
@@ -176,11 +187,9 @@ namespace {
 StatusOr<FileLayout> PlanGgufFile(const TensorSource& source,
                                   const std::vector<std::uint32_t>& selected) {
   const Value* const attribute = FindMember(source.attributes(), "gguf");
-  // PlanSafetensorsFile made a text of it.
   std::optional<Value> record;
   if (attribute != nullptr && attribute->AsString() != nullptr) {
-    const auto json = ParseJsonObject(*attribute->AsString());
-    auto held = json.ok() ? FromJson(Value(*json)) : json.status();
+    auto held = GgufRecordOf(*attribute);
     if (!held.ok()) return Annotate(held.status(), "root attribute 'gguf'");
     record = *std::move(held);
   }

@@ -84,8 +84,8 @@ std::unique_ptr<TensorSource> WithOriginalShapes(std::unique_ptr<TensorSource> s
 // New names of tensors, by their own.
 using NewNames = std::unordered_map<std::string_view, std::string_view>;
 // The attribute "gguf" once tensors have new names: `names` are of all that are left. What it says of
-// others is left out.
-Value RenamedInGguf(const Value& record, const NewNames& names);
+// others is left out. A text, as safetensors have it, stays one.
+Value RenamedInGguf(const Value& attribute, const NewNames& names);
 
 // Lays out a safetensors file of these objects. The attributes of the source become its metadata.
 StatusOr<FileLayout> PlanSafetensorsFile(const TensorSource& source,

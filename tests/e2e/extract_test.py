@@ -388,6 +388,18 @@ class Gguf(support.EndToEnd):
             self.put("m.gguf", whole[:-1])
             self.expect(INVALID, "convert", cut, "--include", "a", "-fo", "m.zt", stdin=whole[:-1])
 
+    def test_names_in_metadata_of_safetensors_follow_a_rename(self):
+        tensors = [("b", [4], 0, b"abcd" * 4), ("a", [2], 0, b"efgh" * 2)]
+        source = self.put("in.gguf", self.make_gguf(tensors))
+        self.succeed("extract", source, "-o", "m.safetensors")
+        self.succeed("extract", "m.safetensors", "--rename", "s/^/m./", "-o", "r.safetensors")
+        self.succeed("convert", "m.safetensors", "--rename", "s/^/m./", "-o", "r.zt")
+        for given in ("r.safetensors", "r.zt"):
+            record = json.loads(self.json("inspect", "--json", given)["attributes"]["gguf"])
+            self.assertEqual(record["tensors"], [["m.b", "f32"], ["m.a", "f32"]])
+            self.succeed("extract", "-f", given, "-o", "r.gguf")
+            self.assertEqual(self.path("r.gguf").read_bytes(), self.make_gguf([("m." + name, *rest) for name, *rest in tensors]))
+
     def make_gguf(self, tensors, gap=0, order=None):
         """Bytes of a little-endian file; `tensors` are (name, dimensions, ggml type, bytes). `order`: of the infos."""
         infos, data = [], bytearray()
