@@ -9,6 +9,7 @@ module zt.convert.layout;
 import zt.std;
 import zt.convert.zip;
 import zt.core;
+import zt.format;
 import zt.pipeline;
 import zt.sink;
 import zt.source;
@@ -123,10 +124,24 @@ class LayoutWriter {
     for (LayoutRange& range : batch.ranges) ranges.push_back(&range.from);
     ZT_RETURN_IF_ERROR(ReadComponents(ranges, pool_, batch.input));
     for (LayoutRange& range : batch.ranges) {
+      ZT_RETURN_IF_ERROR(CheckBools(range.from));
       if (const auto& change = layout_.pieces[range.piece].change) change(range.from.bytes);
       if (layout_.trailer != nullptr) range.crc = Crc32(0, range.from.bytes);
     }
     return OkStatus();
+  }
+
+  // As for a .zt file, each is 0 or 1.
+  Status CheckBools(const ComponentRange& range) const {
+    const Object& object = source_.objects()[range.id.object];
+    const Component& component = object.components[range.id.component];
+    const auto rule = RuleOf(object, range.id.component, component.bytes);
+    if (!rule || rule->kind != DataRule::Kind::kBool) return OkStatus();
+    DataValidator bools(*rule, range.offset);
+    bools.Add(range.bytes);
+    const Status status = bools.Check(object, std::nullopt);
+    return AtTensor(source_, range.id,
+                    object.components.size() == 1 ? status : WithComponent(status, component.role));
   }
 
   static Status CheckDigests(Batch& batch) {

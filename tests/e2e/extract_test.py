@@ -1,4 +1,5 @@
 """The way back: extract writes files that other readers take for their own, and equal to what they came from."""
+import io
 import json
 import os
 import pathlib
@@ -49,6 +50,12 @@ def read_safetensors(path):
 def written_metadata(metadata):
     """What `extract` makes of metadata: Hugging Face's libraries refuse any that has no format, and some a file without."""
     return metadata if metadata == {} else {"format": "pt", **(metadata or {})}
+
+
+def make_npy(data):
+    out = io.BytesIO()
+    numpy.save(out, numpy.frombuffer(data, "?"))
+    return out.getvalue()
 
 
 class Safetensors(support.EndToEnd):
@@ -144,6 +151,20 @@ class Safetensors(support.EndToEnd):
             self.fail_with(INVALID, "extract", "-q", "-", "-o", f"{self.folder}/{output}", stdin=source,
                            says="standard input: there are bytes after the last tensor")
         self.assertEqual(self.entries(), [])
+
+    def test_bools_are_0_or_1(self):
+        """The verdict is convert's, of whatever is written."""
+        values = bytearray(300_000)
+        values[290_001] = 2
+        sources = (self.safetensors("in.safetensors", {"b": ("BOOL", [300_000], bytes(values))}),
+                   self.put("in.npy", make_npy(bytes(values))))
+        for source in sources:
+            says = f"tensor '{'b' if source.suffix == '.safetensors' else 'in'}': element 290001 of bool is 2, neither 0 nor 1"
+            self.fail_with(INVALID, "convert", source, "-o", "x.zt", says=says)
+            for output in ("x.npz", "x.safetensors", "folder/"):
+                self.fail_with(INVALID, "extract", source, "-o", output, says=says)
+            self.fail_with(INVALID, "convert", source, "--to", "safetensors", "-o", "folder/", says=says)
+        self.assertEqual(self.entries(), ["in.npy", "in.safetensors"])
 
     def test_a_type_we_do_not_know_is_refused_where_its_bytes_cannot_be_described(self):
         source = self.put("in.zt", make_zt.encode_1({
