@@ -35,13 +35,37 @@ void AddMember(std::string& opened, std::string_view key, const Json& json) {
   opened.pop_back();  // the newline
 }
 
-void AddAttributes(std::string& opened, const Value::Map& attributes) {
-  if (attributes.empty()) return;
-  opened += ",\"attributes\":";
-  AppendJson(attributes, opened);
+// JSON in which integers beyond 2^53, which a page would round, are texts.
+std::string WithExactIntegers(std::string_view json) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 53;
+  std::string out;
+  for (std::size_t i = 0, end; i < json.size(); i = end) {
+    end = i + 1;
+    if (json[i] == '"') {
+      while (json[end] != '"') end += json[end] == '\\' ? 2 : 1;
+      ++end;
+    } else if (json[i] == '-' || (json[i] >= '0' && json[i] <= '9')) {
+      end = std::min(json.find_first_not_of("+-.0123456789Ee", i), json.size());
+      const std::size_t sign = json[i] == '-' ? 1 : 0;
+      const auto number = ParseNumber(json.substr(i + sign, end - i - sign));
+      if (number && *number > kMost) {
+        out.append("\"").append(json, i, end - i).append("\"");
+        continue;
+      }
+    }
+    out.append(json, i, end - i);
+  }
+  return out;
 }
 
-std::string ObjectText(const ListedObject& object) {
+void AddAttributes(std::string& opened, const Value::Map& attributes, bool page) {
+  if (attributes.empty()) return;
+  std::string json;
+  AppendJson(attributes, json);
+  opened += ",\"attributes\":" + (page ? WithExactIntegers(json) : json);
+}
+
+std::string ObjectText(const ListedObject& object, bool page) {
   Json components = Json::array();
   for (const ListedComponent& c : object.components) {
     Json row = {{"role", c.role}, {"dtype", Name(c.element.dtype)}};
@@ -73,22 +97,24 @@ std::string ObjectText(const ListedObject& object) {
                             {"kind", object.type()},
                             {"parameters", object.parameters()}});
   if (!object.path.empty()) AddMember(out, "path", object.path);
-  AddAttributes(out, object.attributes);
+  AddAttributes(out, object.attributes, page);
   if (!object.quantized.empty()) AddMember(out, "quantized", object.quantized);
   AddMember(out, "components", components);
-  if (object.stats != nullptr) AddMember(out, "stats", ToJson(*object.stats));
-  return out + "}";
+  if (object.stats == nullptr) return out + "}";
+  std::string stats;
+  AddMember(stats, "stats", ToJson(*object.stats));
+  return out + (page ? WithExactIntegers(stats) : stats) + "}";
 }
 
-// The members of a file, from its brace on. Object by object: the tree of 100,000 would take longer
+// The members of a file, from its brace on, for a page or for programs. Object by object: the tree of 100,000 would take longer
 // to build and to free than all the rest.
-std::string ListingMembers(const Listing& listing) {
+std::string ListingMembers(const Listing& listing, bool page) {
   Json json = {{"file", listing.file}};
   if (!listing.warnings.empty()) json["warnings"] = listing.warnings;
   json["format"] = listing.format;
   if (!listing.version.empty()) json["version"] = listing.version;
   std::string out = Opened(json);
-  AddAttributes(out, listing.attributes);
+  AddAttributes(out, listing.attributes, page);
   Json shards = Json::array();
   for (const ShardFile& shard : listing.shards)
     shards.push_back({{"path", shard.name}, {"bytes", shard.bytes}, {"digest", shard.digest}});
@@ -98,7 +124,7 @@ std::string ListingMembers(const Listing& listing) {
     out += ",\"" + std::string(key) + "\":[";
     for (const ListedObject& object : objects) {
       if (&object != objects.data()) out += ',';
-      out += ObjectText(object);
+      out += ObjectText(object, page);
     }
     out += ']';
   };
@@ -108,13 +134,14 @@ std::string ListingMembers(const Listing& listing) {
 }
 
 // The members of one file's listing; for several files, an array of them.
-std::string ListingJson(std::span<const Listing> listings, const Common& common) {
+std::string ListingJson(std::span<const Listing> listings, const Common& common,
+                        bool page = false) {
   std::string out = Opened(Envelope(common, true)) + ",";
-  if (listings.size() == 1) return out + ListingMembers(listings[0]).substr(1) + "}\n";
+  if (listings.size() == 1) return out + ListingMembers(listings[0], page).substr(1) + "}\n";
   out += "\"listings\":[";
   for (const Listing& listing : listings) {
     if (&listing != listings.data()) out += ',';
-    out += ListingMembers(listing) + "}";
+    out += ListingMembers(listing, page) + "}";
   }
   return out + "]}\n";
 }
@@ -357,7 +384,7 @@ Status WritePage(const Listing& listing, const Args& args) {
     if (source.status().code() == StatusCode::kUnavailable) return source.status();
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr));
   }
-  const std::string page = PageText(ListingJson(std::span(&listing, 1), args));
+  const std::string page = PageText(ListingJson(std::span(&listing, 1), args, true));
   ZT_RETURN_IF_ERROR(
       WriteText(args.output, page, {.overwrite = args.force, .sync = !args.no_sync}));
   Completed();

@@ -72,6 +72,19 @@ class Page(support.EndToEnd):
         self.assertEqual(data_of(self.succeed("inspect", path, "--html", "-").decode()), self.json("inspect", "--json", path))
         return path, total
 
+    def test_integers_beyond_2_to_53_are_exact(self):
+        """JavaScript's numbers would round them: they are texts."""
+        large = (1 << 53, (1 << 53) + 1, -(1 << 53) - 1, (1 << 64) - 1, -(1 << 63), 5, 1e300, 2.0**60)
+        numbers = numpy.array([[0, 1 << 63], [(1 << 64) - 1, 7]], "<u8")
+        path = self.put("k.zt", make_zt.encode_1({"n": {"format": "dense", "shape": [2, 2], "attributes": {"k": list(large), "\\\": 9999999999999999": "1"},
+                                                        "components": {"data": {"dtype": "u64", "data": numbers.tobytes()}}}}))
+        listed = data_of(self.succeed("inspect", path, "--stats", "--html", "-").decode())["objects"][0]
+        plain = self.json("inspect", path, "--stats", "--json")["objects"][0]
+        self.assertEqual(plain["attributes"]["k"], list(large))
+        exact = [str(each) if isinstance(each, int) and abs(each) > 1 << 53 else each for each in large]
+        self.assertEqual(listed["attributes"], plain["attributes"] | {"k": exact})
+        self.assertEqual(listed["stats"], plain["stats"] | {"max": str((1 << 64) - 1)})
+
     def test_kinds_and_parameters(self):
         self.odd_kinds()
 

@@ -49,7 +49,8 @@ function shortened(text, columns) {
 
 function numberText(value) {
   if (value === undefined || value === null) return "";
-  if (typeof value === "string") return value;  // "nan", "inf", "-inf"
+  if (Number.isNaN(Number(value))) return value;  // "nan", "inf", "-inf"
+  value = Number(value);  // an integer beyond 2^53 is a text
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en");
   if (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6) return value.toExponential(2);
   return String(Number(value.toPrecision(4)));
@@ -413,7 +414,7 @@ if (rows.some((row) => row.object.stats)) {
     const value = (row) => row.object.stats?.[field];
     const width = rows.some(value) ? "72px" : "44px";  // all zero, as nan and inf mostly are
     columns.push({title: field, of: (row) => numberText(value(row)), width, className: "extra",
-                  by: (row) => typeof value(row) === "number" ? value(row) : -Infinity});
+                  by: (row) => Number.isFinite(Number(value(row) ?? NaN)) ? Number(value(row)) : -Infinity});
   }
 }
 
