@@ -59,6 +59,8 @@ std::vector<std::string> PlanFiles(const Args& args, const TensorSource& source,
 StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const TensorSource& other,
                                    const std::vector<std::string>& other_paths, const Args& args);
 
+// Adds to a result under --json what was left out of a folder, if anything was.
+void AddLeftOut(const Args& args, Json& json);
 // Prints how many files were left out, or, if `verbose`, each of them with the reason.
 void NoteLeftOut(const Args& args);
 

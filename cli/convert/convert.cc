@@ -187,11 +187,7 @@ Json SummaryJson(const Args& args, const TensorSource& source, const Plan& plan,
         paths.push_back({{"path", FileEntryOf(*planned.object, 0).path}});
     }
   }
-  if (!args.left_out->empty()) {
-    Json& left_out = out["left_out"] = Json::array();
-    for (const LeftOut& each : *args.left_out)
-      left_out.push_back({{"path", each.path}, {"why", each.why + AdviceText(args, each.advice)}});
-  }
+  AddLeftOut(args, out);
   out["bytes_in"] = plan.input_bytes(source);
   out["bytes_decoded"] = plan.output_bytes();
   out["warnings"] = warnings;

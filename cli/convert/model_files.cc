@@ -88,6 +88,12 @@ StatusOr<std::uint64_t> MatchFiles(std::unique_ptr<TensorSource>& side, const Te
   return files;
 }
 
+void AddLeftOut(const Args& args, Json& json) {
+  for (const LeftOut& each : *args.left_out)
+    json["left_out"].push_back(
+        {{"path", each.path}, {"why", each.why + AdviceText(args, each.advice)}});
+}
+
 void NoteLeftOut(const Args& args) {
   if (args.quiet || args.left_out->empty()) return;
   if (args.verbose) {

@@ -93,9 +93,9 @@ class ExtractRun {
                      std::size_t files = 0);
 
   // Prints the result, or the plan with --dry-run. `changed` is the source if rules changed it,
-  // else null.
+  // else null. `left_out`: the output has all that was not left out of a folder.
   Status Print(Json output, std::span<const std::uint32_t> selected, std::uint64_t files,
-               const ChangedSource* changed);
+               const ChangedSource* changed, bool left_out = false);
 
  private:
   const Args& args_;

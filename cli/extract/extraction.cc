@@ -107,7 +107,7 @@ Status ExtractRun::WriteLayout(const FileLayout& layout, Sink& sink, const Share
 }
 
 Status ExtractRun::Print(Json output, std::span<const std::uint32_t> selected, std::uint64_t files,
-                         const ChangedSource* changed) {
+                         const ChangedSource* changed, bool left_out) {
   const std::size_t tensors = selected.size();
   if (args_.dry_run && !args_.json) {
     std::string text;
@@ -136,6 +136,7 @@ Status ExtractRun::Print(Json output, std::span<const std::uint32_t> selected, s
   json["input_format"] = source_.format();
   json["output"] = std::move(output);
   json["tensors"] = tensors;
+  if (left_out) AddLeftOut(args_, json);
   json["bytes_in"] = read_;
   json["warnings"] = warnings_;
   json["timing"] = {{"wall_s", bar_.seconds()}};

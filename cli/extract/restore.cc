@@ -316,7 +316,7 @@ Status RestoreFolder(const Args& args, TensorSource& source, const Selection& se
                  {"bytes", run.bytes()},
                  {"verbatim", plan.verbatim},
                  {"files", std::move(files)}};
-  return run.Print(std::move(output), selected, plan.files.size(), changed);
+  return run.Print(std::move(output), selected, plan.files.size(), changed, true);
 }
 
 Status ExtractFile(const Args& args, TensorSource& source, const FileEntry& file) {

@@ -224,8 +224,10 @@ class Kept(Disk):
         # In a folder below they are those of another step of the training.
         self.save("f/pytorch_model.bin", ours)
         self.save("f/checkpoint-5/model.safetensors", ours)
-        self.assertEqual([each["path"] for each in self.json("convert", self.path("f"), "-n", "--json")["left_out"]],
-                         ["pytorch_model.bin", "pytorch_model.bin.index.json"])
+        folder = ("--to", "safetensors", "-o", "g/")
+        for words in (("convert", "f"), ("convert", "f", *folder), ("extract", "f", *folder)):
+            self.assertEqual([each["path"] for each in self.json(*words, "-n", "--json")["left_out"]],
+                             ["pytorch_model.bin", "pytorch_model.bin.index.json"])
 
     def test_what_is_left_out_is_named_and_counted(self):
         self.save("f/model.safetensors", weights("w"))
