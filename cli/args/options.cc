@@ -184,8 +184,7 @@ constexpr Option kOptions[] = {
 constexpr Need kNeeds[] = {
     {kRules, "on-overflow", "dtype dequantize"},
     {kRules, "allow-loss", "dtype"},
-    {kConvert, "chunk", "zstd base"},
-    {kConvert, "min-gain", "zstd"},
+    {kConvert, "chunk min-gain", "zstd"},
     {kReads, "no-sign-request profile region endpoint-url header", "s3://"},
     {kInspect, "null", "names"},
     {kInspect, "force no-sync", "html"},
@@ -201,7 +200,7 @@ constexpr Conflict kConflicts[] = {
     {kConvert, "canonical", "digest", "has xxh3 digests"},
     {kConvert, "canonical", "shards shard-size shard", "writes one file"},
     {kConvert, "each", "shards shard-size shard", "writes one file an input"},
-    {kConvert, "to", "zstd raw canonical shards shard each align", "writes no .zt file"},
+    {kConvert, "to", "zstd raw canonical shards shard each align spec chunk", "writes no .zt file"},
     {kConvert, "shards", "shard-size", "says how many are written"},
     {kInspect, "tree", "stats json html", "folds tensors, as text for people"},
     {kInspect, "names", "stats json html tree", "prints nothing else"},

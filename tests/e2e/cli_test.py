@@ -799,7 +799,7 @@ class CommandLine(support.EndToEnd):
                  (["-t", "a.zt"], "'-t' is not an option; 'ztstream verify' checks a file"),
                  (["-l", "a.zt"], "'ztstream inspect' lists a file"), (["convert", "-c", "a"], "-o - is standard output"),
                  # what does nothing there
-                 (["convert", "a", "-o", "b", "--chunk", "1MiB"], "ztstream: --chunk does nothing without --zstd or --base; see ztstream convert --help"),
+                 (["convert", "a", "-o", "b", "--chunk", "1MiB"], "ztstream: --chunk does nothing without --zstd; see ztstream convert --help"),
                  (["convert", "a", "-o", "b", "--min-gain", "5"], "--min-gain does nothing without --zstd;"),
                  *(([command, "a", *more, "--on-overflow", "inf"], "--on-overflow does nothing without --dtype or --dequantize; see")
                    for command, *more in (("convert", "-o", "b"), ("extract", "-o", "b.npz"), ("verify", "--against", "a"))),

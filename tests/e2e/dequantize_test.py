@@ -222,7 +222,8 @@ class Numbers(Base):
             self.assertEqual(index.exists(), number == 1)
             if number == 1:
                 self.assertEqual(set(json.loads(index.read_text())["weight_map"]), set(numbers))
-        for wrong, words in (["-o", "x"], "end its name with /"), (["-o", "x/", "--zstd"], "--to writes no .zt file; leave it or --zstd out"):
+        for wrong, words in (["-o", "x"], "end its name with /"), (["-o", "x/", "--zstd"], "--to writes no .zt file; leave it or --zstd out"), \
+                (["-o", "x/", "--spec", "2.0"], "--to writes no .zt file; leave it or --spec out"):
             done = self.run_program("convert", model, "--to", "safetensors", *wrong)
             self.assertEqual(done.returncode, USAGE)
             self.assertIn(words, done.stderr.decode())
