@@ -232,6 +232,16 @@ Status OddPacking(const Object& packed, std::uint64_t codes) {
                      " cannot hold " + std::to_string(codes) + " codes a row");
 }
 
+// Adds to an error of a module's numbers that GPTQModel may have given it some of its own.
+Status WithDynamic(const Value::Map& config, const Status& status) {
+  const Value* const dynamic = FindMember(config, "dynamic");
+  if (status.ok() || dynamic == nullptr || dynamic->AsMap() == nullptr || dynamic->AsMap()->empty())
+    return status;
+  return WithFact(status, std::string(status.message()) +
+                              "; \"dynamic\", by which a configuration gives modules numbers of "
+                              "their own, is not read: quantize all alike");
+}
+
 // qweight i32 [in * bits / 32, out] is packed along `in`, qzeros i32 [groups, out * bits / 32]
 // along `out`, both from the lowest bits up; scales [groups, out]; g_idx i32 [in]: the group of
 // each input, if groups are not consecutive.
@@ -260,7 +270,7 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
   if (*bits != 2 && *bits != 3 && *bits != 4 && *bits != 8) {
     return Unsupported(std::to_string(*bits) + " bits are not supported, only 2, 3, 4 and 8");
   }
-  ZT_RETURN_IF_ERROR(RequireBits(FindInteger(config, "bits"), *bits));
+  ZT_RETURN_IF_ERROR(WithDynamic(config, RequireBits(FindInteger(config, "bits"), *bits)));
   // 3-bit codes cross word boundaries: 32 codes take 3 words.
   const std::uint64_t block = *bits == 3 ? 3 : 1;
   const auto in = CheckedMul(weight->shape[0] / block, kWordBits * block / *bits);
@@ -275,14 +285,14 @@ StatusOr<Recipe> RecognizeGptq(const Value::Map& config, const Tensors& tensors,
   } else if (Flag(config, "desc_act").value_or(false)) {
     return Unsupported(TensorContext(module + ".g_idx") + " is missing, which desc_act needs");
   }
-  ZT_ASSIGN_OR_RETURN(const std::uint64_t group_size,
-                      GroupSize(FindInteger(config, "group_size"), *in, groups));
+  const auto group_size = GroupSize(FindInteger(config, "group_size"), *in, groups);
+  ZT_RETURN_IF_ERROR(WithDynamic(config, group_size.status()));
 
   const bool straddles = *bits == 3;
   Value::Map attributes;
   attributes.emplace_back("quant_method", "gptq");
   attributes.emplace_back("bits", *bits);
-  attributes.emplace_back("group_size", group_size);
+  attributes.emplace_back("group_size", *group_size);
   attributes.emplace_back("packing", straddles ? "gptq_i32_3bit_rows" : "gptq_i32_lsb_rows");
   attributes.emplace_back("zeros_packing", straddles ? "gptq_i32_3bit_cols" : "i32_lsb_cols");
   attributes.emplace_back("zero_offset", std::uint64_t{format == "gptq_v2" ? 0U : 1U});
@@ -445,8 +455,8 @@ StatusOr<Recipe> RecognizePackQuantized(const Declared& declared, const Tensors&
 
 StatusOr<Declared> ReadDeclared(const Value::Map& config, bool any_bits) {
   static constexpr std::string_view kMembers[] = {
-      "bits",         "checkpoint_format", "desc_act", "format", "group_size", "is_marlin_format",
-      "q_group_size", "version",           "w_bit"};
+      "bits",       "checkpoint_format", "desc_act",     "dynamic", "format",
+      "group_size", "is_marlin_format",  "q_group_size", "version", "w_bit"};
   Declared declared;
   ZT_ASSIGN_OR_RETURN(declared.scheme, DeclaredScheme(config));
   for (const std::string_view key : kMembers) {

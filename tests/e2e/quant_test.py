@@ -334,6 +334,9 @@ class Grouping(support.EndToEnd):
         self.check_dense(gptq_arrays("a.b"), dict(GPTQ, bits=8), "module 'a.b'", "4 bits", "the configuration 8")
         self.check_dense(gptq_arrays("a.b"), dict(GPTQ, group_size=16), "2 groups", "group size 16 makes 4")
         self.check_dense(gptq_arrays("a.b"), {"quant_method": "gptq", "group_size": 32}, "no bits")
+        own = {"dynamic": {"+:.*b": {"bits": 4}, "-:lm_head": {}}}  # GPTQModel's
+        self.check_dense(gptq_arrays("a.b"), dict(GPTQ, bits=8, **own), "the configuration 8", "\"dynamic\"", "quantize all alike")
+        self.check_dense(gptq_arrays("a.b"), dict(GPTQ, group_size=16, **own), "group size 16 makes 4", "\"dynamic\"")
         arrays, _ = packed_arrays("a.b", symmetric=False)
         self.check_dense(arrays, packed_config(symmetric=True), "module 'a.b'", "config_groups")
         self.check_dense(arrays, GPTQ, "module 'a.b'", "'.weight_packed'")
