@@ -521,7 +521,8 @@ int RunOn(const Args& args) {
     auto comparison = CompareAgainst(args, found.version);
     if (!comparison.ok()) return Fail(args, comparison.status());
     compared = *std::move(comparison);
-    if (found.model_checked) found.model_checked = true;
+    if (found.model_checked)
+      found.model_checked = compared.differences.empty() && compared.files_not_compared == 0;
   }
   return Tell(args, found, compared, GoodText(args, found, compared, seconds));
 }

@@ -13,7 +13,7 @@ import make_safetensors
 import make_zt
 import remote_server
 import support
-from support import INVALID, USAGE, read_zt
+from support import DIFFERS, INVALID, USAGE, read_zt
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "examples"))
 import delta as example
@@ -237,6 +237,9 @@ class Delta(support.EndToEnd):
                                      (["--against", new], True, r" in [\d.]+ s; \d+ tensors equal the source\n\Z")):
             self.assertRegex(self.succeed("verify", self.path("d.zt"), *words).decode(), says)
             self.assertEqual(self.json("verify", "--json", self.path("d.zt"), *words)["model_checked"], checked)
+        other = self.safetensors("other.safetensors", {"none": ("F32", [2], bytes(8))})
+        differs = json.loads(self.expect(DIFFERS, "verify", "--json", self.path("d.zt"), "--against", other).stdout)
+        self.assertFalse(differs["model_checked"])
         self.succeed("convert", new, "-o", self.path("whole.zt"), "-q")
         self.assertNotIn("model_checked", self.json("verify", "--json", self.path("whole.zt")))
         self.expect(USAGE, "verify", self.path("d.zt"), "--base", new, says="it is not the base of any delta here")
