@@ -403,7 +403,8 @@ StatusOr<std::string> FileToVerify(const Args& args) {
     if (!found) {
       return InvalidArgument(
           "the folder holds no .zt.index.json and no root of shards; name the .zt file that is "
-          "meant; 'ztstream inspect' lists checkpoints of other formats");
+          "meant; 'ztstream inspect' lists checkpoints of other formats; --base checks a disk "
+          "delta");
     }
     file = *std::move(found);
   }

@@ -667,7 +667,8 @@ class Headers(Disk):
         (snapshot / "model.safetensors").unlink()
         for given in (cache, snapshot):
             self.fail_with(UNSUPPORTED, "verify", given, says=f"{given}: nothing of it can be checked")
-        self.fail_with(USAGE, "verify", self.put("f/a.txt", b"").parent, says="the folder holds no .zt.index.json")
+        self.fail_with(USAGE, "verify", self.put("f/a.txt", b"").parent,
+                       says=("the folder holds no .zt.index.json", "--base checks a disk delta"))
 
     def test_what_the_reference_library_takes(self):
         entry = '"dtype":"F32","shape":[1],"data_offsets":[0,4]'
