@@ -164,8 +164,8 @@ def load_01(data):
         name = field(entry, "name", str, "entry")
         dtype = field(entry, "dtype", str, name)
         rule(dtype in LONG, f"{name}: dtype {dtype!r}")
-        endian = field(entry, "data_endianness", str, name, "little")
-        rule(endian in ("", "little", "big"), f"{name}: data_endianness {endian!r}")
+        endian = field(entry, "data_endianness", str, name, None) or "little"
+        rule(endian in ("little", "big"), f"{name}: data_endianness {endian!r}")
         component = {"dtype": LONG[dtype], "type": None, "offset": field(entry, "offset", int, name),
                      "length": field(entry, "size", int, name),
                      "encoding": field(entry, "encoding", str, name),
