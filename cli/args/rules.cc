@@ -238,7 +238,7 @@ Status CheckNoCodes(const RuleSet& set, TensorSource& source, const Plan& plan) 
   const auto part = [](const Object& object) { return NamesQuantizedPart(object.name); };
   if (std::ranges::none_of(source.objects(), part)) return OkStatus();
   const auto found = FindBy(set, source);
-  if (found.status().code() == StatusCode::kUnavailable) return found.status();
+  ZT_RETURN_IF_UNAVAILABLE(found.status());
   const std::string wrong = found.ok() ? "" : TensorOf(found.status()).value_or("");
   std::unordered_map<std::uint32_t, const QuantizedTensor*> parts;
   for (std::size_t i = 0; found.ok() && i < found->size(); ++i) {

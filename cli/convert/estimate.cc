@@ -175,7 +175,7 @@ StatusOr<std::optional<std::uint64_t>> EstimateBytes(TensorSource& source, const
   if (!source.seekable()) return std::optional<std::uint64_t>();
   const auto bytes = Estimate(source, plan, options);
   if (Interrupted()) return Cancelled("interrupted");
-  if (bytes.status().code() == StatusCode::kUnavailable) return bytes.status();
+  ZT_RETURN_IF_UNAVAILABLE(bytes.status());
   return bytes.ok() ? std::optional(*bytes) : std::nullopt;
 }
 

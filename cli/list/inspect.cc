@@ -381,7 +381,7 @@ std::string PageText(std::string_view json) {
 Status WritePage(const Listing& listing, const Args& args) {
   if (MayReplace(args) && !IsPipe(listing.file)) {
     const auto source = OpenInputs({listing.file}, args.source_options());
-    if (source.status().code() == StatusCode::kUnavailable) return source.status();
+    ZT_RETURN_IF_UNAVAILABLE(source.status());
     ZT_RETURN_IF_ERROR(CheckIsNoInput(args, source.ok() ? source->get() : nullptr));
   }
   const std::string page = PageText(ListingJson(std::span(&listing, 1), args, true));

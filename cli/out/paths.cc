@@ -52,13 +52,13 @@ StatusOr<std::vector<std::string>> ShardsOfRoots(const Args& args) {
     roots.insert(roots.end(), args.used_bases->begin(), args.used_bases->end());
   for (const std::string& each : roots) {
     const auto root = FileOfInput(each, options);
-    if (root.status().code() == StatusCode::kUnavailable) return root.status();
+    ZT_RETURN_IF_UNAVAILABLE(root.status());
     if (!root.ok()) continue;
     ZT_ASSIGN_OR_RETURN(const bool there, WithFile(TheStore().IsFile(*root), *root));
     if (!there) continue;
     if (IsIndexPath(*root)) {
       const auto index = ReadShardIndex(*root, TheStore());
-      if (index.status().code() == StatusCode::kUnavailable) return WithFile(index.status(), *root);
+      ZT_RETURN_IF_UNAVAILABLE(WithFile(index.status(), *root));
       if (!index.ok()) continue;
       std::set<std::string_view> names;
       for (const auto& [tensor, name] : index->weight_map) names.insert(name);
@@ -69,10 +69,10 @@ StatusOr<std::vector<std::string>> ShardsOfRoots(const Args& args) {
     constexpr std::size_t kMagic = 8;
     const auto bytes = TheStore().Open(*root);
     const auto head = bytes.ok() ? Peek(**bytes, kMagic) : bytes.status();
-    if (head.status().code() == StatusCode::kUnavailable) return WithFile(head.status(), *root);
+    ZT_RETURN_IF_UNAVAILABLE(WithFile(head.status(), *root));
     if (!head.ok() || head->size() < kMagic || !LooksLikeZt(*head)) continue;
     const auto opened = OpenReader(*root, options);
-    if (opened.status().code() == StatusCode::kUnavailable) return WithFile(opened.status(), *root);
+    ZT_RETURN_IF_UNAVAILABLE(WithFile(opened.status(), *root));
     if (!opened.ok()) continue;
     const ShardFinder find = ShardsBeside(*root, options);
     for (const StoredShard& shard : (*opened)->manifest().shards) {

@@ -207,11 +207,11 @@ std::string IndexPath(const std::string& output, SpecVersion version) {
 StatusOr<std::string> PlanOfIndex(const std::string& path, SpecVersion version) {
   if (!Traits(version).shard_table) {
     const auto index = ReadShardIndex(path, TheStore());
-    if (index.status().code() == StatusCode::kUnavailable) return index.status();
+    ZT_RETURN_IF_UNAVAILABLE(index.status());
     return index.ok() ? index->plan : "";
   }
   const auto root = OpenReader(path);
-  if (root.status().code() == StatusCode::kUnavailable) return root.status();
+  ZT_RETURN_IF_UNAVAILABLE(root.status());
   if (!root.ok()) return "";
   const Value* const value = FindMember((*root)->manifest().attributes, kShardAttribute);
   if (value == nullptr || value->AsMap() == nullptr) return "";

@@ -29,7 +29,7 @@ StatusOr<ShardState> CheckIsShard(const std::string& path, const ShardStamp& sta
     return InvalidData("it is damaged: " + Message(cause));
   };
   const auto reader = OpenReader(path);
-  if (reader.status().code() == StatusCode::kUnavailable) return reader.status();
+  ZT_RETURN_IF_UNAVAILABLE(reader.status());
   if (!reader.ok()) return damaged(reader.status());
   const auto found = FindShardStamp((*reader)->manifest().attributes);
   if (!found) return InvalidData("it is not a shard");
@@ -148,7 +148,7 @@ StatusOr<ShardState> FindShard(const std::string& path, const ShardStamp& stamp,
   if (state.ok() && inputs && fs::last_write_time(path, error) < *inputs && !error)
     state = InvalidData("it is older than its inputs");
   if (state.ok()) return state;
-  if (state.status().code() == StatusCode::kUnavailable) return WithFile(state.status(), path);
+  ZT_RETURN_IF_UNAVAILABLE(WithFile(state.status(), path));
   if (force) return ShardState::kUnvouched;
   return WithFile(
       WithAdvice(AlreadyExists("the output exists already, and " + Message(state.status())),

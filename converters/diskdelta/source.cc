@@ -494,7 +494,7 @@ StatusOr<bool> IsDiskBase(TensorSource& delta, TensorSource& base) {
   };
   DiskDelta source(borrowed(delta), **form, borrowed(base), "");
   const Status fits = source.Init(true);
-  if (fits.code() == StatusCode::kUnavailable) return fits;
+  ZT_RETURN_IF_UNAVAILABLE(fits);
   return fits.ok() && source.sampled();
 }
 

@@ -555,7 +555,7 @@ StatusOr<std::optional<std::string>> ScipyFormat(ZipArchive& archive,
   auto bytes = archive.OpenEntry(format->index);
   std::array<std::byte, 32> raw;
   const auto text_bytes = std::span(raw).first(descr.width * unit);
-  if (bytes.status().code() == StatusCode::kUnavailable) return bytes.status();
+  ZT_RETURN_IF_UNAVAILABLE(bytes.status());
   if (!bytes.ok()) return std::nullopt;
   ZT_RETURN_IF_ERROR(WithTensor((*bytes)->ReadAt(format->header.size, text_bytes), format->name));
   std::string text;

@@ -233,7 +233,7 @@ class OnnxSource final : public TensorSource, public ModelTaker {
   StatusOr<bool> IsSame(std::uint32_t index, const TensorProto& tensor) {
     const auto other = Declare(tensor);
     const Object& object = objects_[index];
-    if (other.status().code() == StatusCode::kUnavailable) return other.status();
+    ZT_RETURN_IF_UNAVAILABLE(other.status());
     if (!other.ok() || object.format != other->object.format ||
         object.shape != other->object.shape) {
       return false;
@@ -255,9 +255,9 @@ class OnnxSource final : public TensorSource, public ModelTaker {
     const auto reader = [](const Part& part) {
       return [&part](std::uint64_t at, std::span<std::byte> out) { return part.Read(at, out); };
     };
-    auto same = ServeSameBytes(bytes, reader(one), reader(two));
-    if (same.ok() || same.status().code() == StatusCode::kUnavailable) return same;
-    return false;
+    const auto same = ServeSameBytes(bytes, reader(one), reader(two));
+    ZT_RETURN_IF_UNAVAILABLE(same.status());
+    return same.ok() && *same;
   }
 
   // A tensor that cannot be converted: its name, its shape if it can be, and no bytes.

@@ -159,7 +159,7 @@ class Chain {
   StatusOr<std::string> FindFitting(TensorSource& disk, const std::string& beside) const {
     for (const std::string& base : unused_) {
       const auto opened = OpenBase(base, false);
-      if (opened.status().code() == StatusCode::kUnavailable) return opened.status();
+      ZT_RETURN_IF_UNAVAILABLE(opened.status());
       if (!opened.ok() || (*opened)->format() == "zt") continue;
       ZT_ASSIGN_OR_RETURN(const bool fits, WithFile(IsDiskBase(disk, **opened), base));
       if (fits) return base;
@@ -225,7 +225,7 @@ class Chain {
     if (choose && !origin.base_id.empty()) {
       for (const std::string& base : named.empty() ? unused_ : named) {
         const auto opened = OpenBase(base);
-        if (opened.status().code() == StatusCode::kUnavailable) return opened.status();
+        ZT_RETURN_IF_UNAVAILABLE(opened.status());
         if (opened.ok() && IdOf(**opened) == origin.base_id) return base;
       }
     }

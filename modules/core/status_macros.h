@@ -11,6 +11,16 @@
     if (auto zt_status_ = (expr); !zt_status_.ok()) return zt_status_; \
   } while (false)
 
+// ZT_RETURN_IF_UNAVAILABLE(opened.status()): returns an error of the system, or of a server that
+// fails, from the function. The caller goes on after others, which say something of the file.
+#define ZT_RETURN_IF_UNAVAILABLE(expr)                         \
+  do {                                                         \
+    auto zt_status_ = (expr);                                  \
+    if (zt_status_.code() == ::zt::StatusCode::kUnavailable) { \
+      return zt_status_;                                       \
+    }                                                          \
+  } while (false)
+
 #define ZT_CONCAT_INNER_(a, b) a##b
 #define ZT_CONCAT_(a, b) ZT_CONCAT_INNER_(a, b)
 

@@ -467,7 +467,7 @@ class ZtSource final : public TensorSource {
       if (component.encoding == Encoding::kRaw || component.decoded_bytes != 0) continue;
       if (First(id) != id) continue;
       const Status status = reader_->Read(id, 0, {});
-      if (status.code() == StatusCode::kUnavailable) return status;
+      ZT_RETURN_IF_UNAVAILABLE(status);
       served.refusal = WithComponent(status, component.role);
     }
     return OkStatus();
@@ -482,7 +482,7 @@ class ZtSource final : public TensorSource {
       served.mixed = std::make_shared<const Sparse01Object>(*std::move(mixed));
       return served;
     }
-    if (mixed.status().code() == StatusCode::kUnavailable) return mixed.status();
+    ZT_RETURN_IF_UNAVAILABLE(mixed.status());
     served.object = Declare(reader_->manifest().objects[index]);
     served.object.components[0].bytes = reader_->DecodedBytes({index, 0}).value_or(0);
     served.parts.assign(1, {ServedComponent::Kind::kWhole, {index, 0}});
@@ -511,7 +511,7 @@ class ZtSource final : public TensorSource {
       }
       if (component.bytes == kUnknownSize) {
         auto bytes = reader_->DecodedBytes(part.stored);
-        if (bytes.status().code() == StatusCode::kUnavailable) return bytes.status();
+        ZT_RETURN_IF_UNAVAILABLE(bytes.status());
         if (!bytes.ok()) served.refusal = WithComponent(bytes.status(), from.role);
         component.bytes = bytes.ok() ? *bytes : 0;
       }
