@@ -24,10 +24,13 @@ struct Stored {
 
 // nullopt for other inputs.
 StatusOr<std::optional<Stored>> ReadManifest(const std::string& path) {
+  if (path.empty()) return std::nullopt;  // a folder
   const auto file = OpenNamed(path, TheStore());
-  // A folder, a pipe, a data shard, or a file that is refused later.
+  ZT_RETURN_IF_UNAVAILABLE(file.status());
+  // A pipe, a data shard, or a file that is refused later.
   if (!file.ok() || !(*file)->size()) return std::nullopt;
   const auto reader = Reader::Open(*file);
+  ZT_RETURN_IF_UNAVAILABLE(reader.status());
   if (!reader.ok() || !Traits((*reader)->manifest().version).digests_decoded) return std::nullopt;
   const Manifest& manifest = (*reader)->manifest();
   // The id of a delta is that of the model it makes.

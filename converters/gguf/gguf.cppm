@@ -37,8 +37,8 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGgufSet(const std::string& path,
                                                     InputOptions options = {});
 
 // The path of the first shard of the set that the file at `path` belongs to, equal for all its
-// shards. Empty if the file is not part of a set, or no GGUF.
-std::string GgufSetOf(const std::string& path, Store& store);
+// shards. Empty if the file is not part of a set, or no GGUF; kUnavailable if it cannot be read.
+StatusOr<std::string> GgufSetOf(const std::string& path, Store& store);
 
 // ---- writing ------------------------------------------------------------------------------------
 

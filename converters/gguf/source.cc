@@ -347,10 +347,11 @@ StatusOr<std::unique_ptr<TensorSource>> OpenGguf(std::shared_ptr<ByteSource> byt
   return Single(File{std::move(bytes), std::move(header)}, options);
 }
 
-std::string GgufSetOf(const std::string& path, Store& store) {
+StatusOr<std::string> GgufSetOf(const std::string& path, Store& store) {
   const auto name = NameOf(path);
   if (!name) return "";
   const auto file = OpenFileHeader(path, store);
+  ZT_RETURN_IF_UNAVAILABLE(file.status());
   if (!file.ok() || !IsShard(file->header) || IsWhole(file->header)) return "";
   return PathOf(*name, 1);
 }

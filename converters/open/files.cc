@@ -151,10 +151,10 @@ class FolderListing {
       return ParseIndexName(each.name).has_value();
     };
     for (const Candidate& each : found) {
-      if (!is_index(each)) Look(each);
+      if (!is_index(each)) ZT_RETURN_IF_ERROR(Look(each));
     }
     for (const Candidate& each : found) {  // once it is known which shards are taken
-      if (is_index(each)) Look(each);
+      if (is_index(each)) ZT_RETURN_IF_ERROR(Look(each));
     }
     std::ranges::stable_sort(files_, {},
                              [](const FolderEntry& file) { return fs::path(file.path); });
@@ -251,41 +251,58 @@ class FolderListing {
     return found;
   }
 
-  void Look(const Candidate& candidate) {
+  // Takes it, or leaves it out. An error if a server does not give what decides.
+  Status Look(const Candidate& candidate) {
     const std::string& name = candidate.name;
     const std::string file = candidate.order.filename().string();
-    if (std::ranges::binary_search(weights_, name)) return;
+    if (std::ranges::binary_search(weights_, name)) return OkStatus();
     // The index of a distributed checkpoint.
-    if (source_.format() == "torch" && name == ".metadata") return;
+    if (source_.format() == "torch" && name == ".metadata") return OkStatus();
     const bool asked = Matches(choice_, name);
-    if (!choice_.patterns.empty() && !asked && !IsEmptyShard(name))
-      return LeaveOut(name, kNotNamed);
-    if (!asked && file.starts_with('.') && (file != ".metadata" || file == name))
-      return LeaveOut(name, kHidden);
-    if (!asked && IsDigestOfShard(file)) return LeaveOut(name, "it is the digest of a shard");
+    const char* why = nullptr;
+    if (!choice_.patterns.empty() && !asked && !IsEmptyShard(name)) {
+      why = kNotNamed;
+    } else if (!asked && file.starts_with('.') && (file != ".metadata" || file == name)) {
+      why = kHidden;
+    } else if (!asked && IsDigestOfShard(file)) {
+      why = "it is the digest of a shard";
+    }
+    if (why != nullptr) {
+      LeaveOut(name, why);
+      return OkStatus();
+    }
     FolderEntry entry{.path = name, .bytes = candidate.bytes, .executable = false};
-    if (!IsUrl(folder_) && !Measure(entry)) return;
-    if (!asked && !IsWanted(entry)) return;
-    if (const Status fit = paths_.Add(name); !fit.ok()) return Lose(name, Fact(fit));
+    if (!IsUrl(folder_) && !Measure(entry)) return OkStatus();
+    ZT_ASSIGN_OR_RETURN(const bool wanted, asked ? StatusOr<bool>(true) : IsWanted(entry));
+    if (!wanted) return OkStatus();
+    if (const Status fit = paths_.Add(name); !fit.ok()) {
+      Lose(name, Fact(fit));
+      return OkStatus();
+    }
     if (IsPointer(entry)) pointers_.push_back(name);
     taken_.insert(name);
     files_.push_back(std::move(entry));
+    return OkStatus();
   }
 
   // False, and it is left out, for what the source has already or what is too large.
-  bool IsWanted(const FolderEntry& entry) {
+  StatusOr<bool> IsWanted(const FolderEntry& entry) {
     const std::string& name = entry.path;
     const auto refuse = [&](std::string why) {
       LeaveOut(name, std::move(why));
       return false;
     };
-    if (ParseIndexName(name))
-      return HasItsShards(name) || refuse("it is the index of weights that are not taken");
-    if (name.ends_with(".zt")) {
-      if (!IsSecondCopy(name, false)) made_.push_back(name);
+    if (ParseIndexName(name)) {
+      ZT_ASSIGN_OR_RETURN(const bool has_shards, HasItsShards(name));
+      return has_shards || refuse("it is the index of weights that are not taken");
+    }
+    const bool zt = name.ends_with(".zt");
+    ZT_ASSIGN_OR_RETURN(const bool copy, IsSecondCopy(name, !zt));
+    if (zt) {
+      if (!copy) made_.push_back(name);
       return refuse("it is a .zt file, which is made of a folder");
     }
-    if (IsSecondCopy(name, true))
+    if (copy)
       return refuse("it holds tensors of the weights again, with their names, shapes and types");
     if (entry.bytes <= kMostFileBytes || choice_.all || options_.any_size || IsTrainingState(name))
       return true;
@@ -293,16 +310,24 @@ class FolderListing {
     return refuse("it has " + HumanBytes(entry.bytes) + ", more than 64 MiB");
   }
 
+  // An error of a server that fails. A file of this machine that cannot be read is reported where
+  // it is taken.
+  Status Unanswered(const Status& opened) const {
+    if (IsUrl(folder_)) ZT_RETURN_IF_UNAVAILABLE(opened);
+    return OkStatus();
+  }
+
   // True for a file that is not read and is one of a set that is: it has no tensors, and the set is
   // not whole without it.
   bool IsEmptyShard(const std::string& name) const { return sets_.contains(SetOf(name)); }
 
   // True if a shard that the index names is among the weights or files; or if it is no index.
-  bool HasItsShards(const std::string& name) const {
+  StatusOr<bool> HasItsShards(const std::string& name) const {
     const std::string folder = FolderOf(name);
     const std::string path = (fs::path(folder_) / name).string();
     if (std::ranges::find(source_.other_files(), path) != source_.other_files().end()) return true;
     const auto index = ReadShardIndex(path, *options_.store);
+    ZT_RETURN_IF_ERROR(Unanswered(WithFile(index.status(), path)));
     if (!index.ok()) return true;
     return std::ranges::any_of(index->weight_map, [&](const auto& entry) {
       return taken_.contains(folder + entry.second);
@@ -312,7 +337,7 @@ class FolderListing {
   // True if the file has tensors, and all have the names of those that the source reads in its
   // folder, or share their bytes with one that has; with `alike` also their shapes and types, and the
   // file the name of the one that is read.
-  bool IsSecondCopy(const std::string& name, bool alike) {
+  StatusOr<bool> IsSecondCopy(const std::string& name, bool alike) {
     const std::string folder = FolderOf(name);
     if (!IsNamedLikeWeights(name) || !CheckFilePath(name).ok() ||
         (alike && !stems_.contains(StemOf(name))))
@@ -323,6 +348,7 @@ class FolderListing {
     alone.left_out = nullptr;
     alone.deltas_as_stored = true;
     const auto copy = OpenInputs({(fs::path(folder_) / name).string()}, alone);
+    ZT_RETURN_IF_ERROR(Unanswered(copy.status()));
     if (!copy.ok()) return false;
     if (ours_.empty()) {
       for (const Object& object : source_.objects()) ours_.emplace(object.name, &object);

@@ -286,20 +286,21 @@ OpenOther ByContent(bool (*is_own)(std::span<const std::byte>), const SourceOpti
 
 OpenedSource OpenGgufIn(const std::string& path, const FileNames& files,
                         const SourceOptions& options) {
-  const auto model = [&](const std::string& file) {
-    const std::string set =
-        GgufSetOf((std::filesystem::path(path) / file).string(), *options.store);
+  const auto model = [&](const std::string& file) -> StatusOr<std::string> {
+    const std::string name = (std::filesystem::path(path) / file).string();
+    ZT_ASSIGN_OR_RETURN(const std::string set, WithFile(GgufSetOf(name, *options.store), name));
     return set.empty() ? file : set;
   };
   std::string first, set;
   for (const std::string& file : files) {
     ZT_RETURN_IF_ERROR(Annotate(CheckStaysInside(path, file, options), file));
     if (!options.variant.empty() && !IsOfVariant(file, ".gguf", options.variant)) continue;
+    ZT_ASSIGN_OR_RETURN(const std::string own, model(file));
     if (first.empty()) {
       first = file;
-      set = model(file);
+      set = own;
     }
-    if (model(file) == set) continue;
+    if (own == set) continue;
     return WithAdvice(InvalidArgument("the folder holds several GGUF models, " + Quote(first) +
                                       " and " + Quote(file) + " among them; name the file of one"),
                       Advice::kVariant);

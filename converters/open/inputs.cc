@@ -451,7 +451,10 @@ StatusOr<Inputs> OpenEach(const std::vector<std::string>& paths, const SourceOpt
     const std::string name = IsStandardInput(path) ? "standard input" : path;
     if ((IsStandardInput(path) || IsPipe(path)) && std::ranges::count(paths, path) > 1)
       return InvalidArgument(name + " can be given once");
-    const std::string set = paths.size() > 1 ? GgufSetOf(path, *options.store) : "";
+    std::string set;
+    if (paths.size() > 1) {
+      ZT_ASSIGN_OR_RETURN(set, WithFile(GgufSetOf(path, *options.store), name));
+    }
     if (!set.empty() && !sets.insert(fs::path(set).lexically_normal()).second) continue;
     ZT_ASSIGN_OR_RETURN(auto source, WithFile(OpenOne(path, options), name));
     if (source->file({}).empty()) source->SetFile(name);

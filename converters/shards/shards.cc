@@ -165,25 +165,31 @@ bool IsNamedLikeOne(std::string_view file) {
 }
 
 // Removes from `files` the files that have the format's suffix but not its content, and returns
-// them. Files that cannot be read, are empty, or are named like a checkpoint stay, so that
-// OpenShard reports what is wrong with them.
-std::vector<std::string> TakeForeign(const fs::path& folder, const ShardFormat& format,
-                                     const InputOptions& options, std::vector<std::string>& files) {
-  if (format.recognise == nullptr) return {};
-  const auto is_shard = [&](const std::string& file) {
-    if (ParseShardName(file, format.suffix)) return true;
+// them. Files that are empty or are named like a checkpoint stay, so that OpenShard reports what is
+// wrong with them.
+StatusOr<std::vector<std::string>> TakeForeign(const fs::path& folder, const ShardFormat& format,
+                                               const InputOptions& options,
+                                               std::vector<std::string>& files) {
+  std::vector<std::string> foreign, shards;
+  if (format.recognise == nullptr) return foreign;
+  const auto is_shard = [&](const std::string& file) -> StatusOr<bool> {
+    if (ParseShardName(file, format.suffix) || IsNamedLikeOne(file)) return true;
     if (!CheckStaysInside(folder.string(), file, options).ok()) return true;
     const std::string path = (folder / file).string();
     const auto bytes = options.store->Open(path);
     const auto head = bytes.ok() ? Peek(**bytes, 512) : bytes.status();
-    if (!head.ok() || head->empty() || format.recognise(*head) || IsNamedLikeOne(file)) return true;
+    ZT_RETURN_IF_UNAVAILABLE(WithFile(head.status(), path));
+    if (!head.ok() || head->empty() || format.recognise(*head)) return true;
     const auto other = format.other ? format.other(*bytes, path) : nullptr;
-    return other.ok() ? *other != nullptr : other.status().code() == StatusCode::kUnavailable;
+    ZT_RETURN_IF_UNAVAILABLE(WithFile(other.status(), path));
+    return other.ok() && *other != nullptr;
   };
-  const auto others = std::stable_partition(files.begin(), files.end(), is_shard);
-  if (others == files.begin()) return {};
-  std::vector<std::string> foreign(others, files.end());
-  files.erase(others, files.end());
+  for (const std::string& file : files) {
+    ZT_ASSIGN_OR_RETURN(const bool shard, is_shard(file));
+    (shard ? shards : foreign).push_back(file);
+  }
+  if (shards.empty()) return std::vector<std::string>();
+  files = std::move(shards);
   return foreign;
 }
 
@@ -320,28 +326,30 @@ void RemoveVariants(std::span<const std::string> files, std::string_view suffix,
 }
 
 // Removes from `files` the variants of others, "model.fp16.safetensors" beside "model.safetensors",
-// that hold tensors of the same names, no parts of them, and returns them. Files that cannot be
-// read stay, so that OpenShard reports what is wrong with them.
-std::vector<std::string> TakeVariants(const fs::path& folder, const ShardFormat& format,
-                                      const InputOptions& options,
-                                      std::vector<std::string>& files) {
+// that hold tensors of the same names, no parts of them, and returns them. Files that are malformed
+// stay, so that OpenShard reports what is wrong with them.
+StatusOr<std::vector<std::string>> TakeVariants(const fs::path& folder, const ShardFormat& format,
+                                                const InputOptions& options,
+                                                std::vector<std::string>& files) {
   const std::set<std::string> plain = PlainStems(files, format.suffix);
   std::map<std::string, std::set<std::string>> names;  // of tensors, by file
-  const auto names_of = [&](const std::string& file) -> const std::set<std::string>& {
+  const auto names_of = [&](const std::string& file) -> StatusOr<const std::set<std::string>*> {
     const auto [found, fresh] = names.try_emplace(file);
-    if (!fresh) return found->second;
+    if (!fresh) return &found->second;
     const auto source = OpenShard(folder, file, format, {}, options);
-    if (!source.ok() || HoldsParts(**source)) return found->second;
+    ZT_RETURN_IF_UNAVAILABLE(source.status());
+    if (!source.ok() || HoldsParts(**source)) return &found->second;
     for (const Object& object : (*source)->objects()) found->second.insert(object.name);
-    return found->second;
+    return &found->second;
   };
   std::set<std::string> stems;
   for (const std::string& file : files) {
     const std::string stem = StemOf(file, format.suffix), base = BaseOf(stem, plain);
     if (base.empty() || stems.contains(stem)) continue;
-    const auto& known = names_of(base + std::string(format.suffix));
-    const auto is_known = [&](const std::string& name) { return known.contains(name); };
-    if (std::ranges::any_of(names_of(file), is_known)) stems.insert(stem);
+    ZT_ASSIGN_OR_RETURN(const auto* const known, names_of(base + std::string(format.suffix)));
+    ZT_ASSIGN_OR_RETURN(const auto* const own, names_of(file));
+    const auto is_known = [&](const std::string& name) { return known->contains(name); };
+    if (std::ranges::any_of(*own, is_known)) stems.insert(stem);
   }
   std::vector<std::string> variants;
   std::erase_if(files, [&](const std::string& file) {
@@ -510,12 +518,12 @@ StatusOr<std::unique_ptr<TensorSource>> OpenShards(const std::string& path,
   if (files.empty())
     return InvalidArgument("the folder has neither an index nor *" + std::string(format.suffix) +
                            " files");
-  const std::vector<std::string> variants = TakeVariants(folder, format, options, files);
+  ZT_ASSIGN_OR_RETURN(const auto variants, TakeVariants(folder, format, options, files));
   others.insert(others.end(), variants.begin(), variants.end());
   ZT_RETURN_IF_ERROR(
       CheckSets(files, format.suffix, "there is no index, and the folder lacks shards"));
   ZT_RETURN_IF_ERROR(CheckOneSet(files, format.suffix));
-  const std::vector<std::string> foreign = TakeForeign(folder, format, options, files);
+  ZT_ASSIGN_OR_RETURN(const auto foreign, TakeForeign(folder, format, options, files));
   ZT_ASSIGN_OR_RETURN(auto sources, OpenEach(folder, files, format, {}, options));
   const std::vector<std::string> names = files;
   auto together = PutTogether(std::move(sources), std::move(files));

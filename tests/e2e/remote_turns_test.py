@@ -11,6 +11,7 @@ import numpy
 import delta_test
 import make_safetensors
 import onnx_assembler
+import pickle_assembler
 import remote_server
 import support
 from remote_server import Answer
@@ -56,26 +57,27 @@ class Turns(remote_server.Remote):
         return run.returncode, (re.sub(rb'"wall_s":[^,}]*', b"", run.stdout), digests), run.stderr.decode()
 
     def in_turn(self, *words, before=None):
-        """Runs the command once for each request that it makes, which fails. Then the command fails by what the server said, or has
-        made all that it makes. Of a file that the server refuses, as it may do with one that is not there, it may go on without, and says so."""
+        """Runs the command once for each request that it makes, which fails, from then on or that once. Then the command fails by what
+        the server said, or has made all that it makes. Of a file that the server refuses, as it may do with one that is not there, it may go on without, and says so."""
         before = before or {}
         done, want, said = self.outcome(words, before)
         self.assertEqual(done, DONE, said)
         keys = dict.fromkeys((request.method, request.path, re.sub("&?X-Amz[^&]*", "", request.query)) for request in self.server.requests)
-        for key, (fault, first) in itertools.product(keys, ((BUSY, 0), (BUSY, 1), (REFUSED, 0))):
+        always = 1000
+        for key, (fault, first, last) in itertools.product(keys, ((BUSY, 0, always), (BUSY, 1, always), (BUSY, 0, 0), (REFUSED, 0, always))):
             seen = itertools.count()
             struck = []
 
             def strike(request):
                 same = (request.method, request.path, re.sub("&?X-Amz[^&]*", "", request.query)) == key
-                if not same or next(seen) < first:
+                if not same or not first <= next(seen) <= last:
                     return None
                 struck.append(request)
                 return fault
             self.server.fault = strike
             got, made, said = self.outcome(words, before)
             self.server.fault = None
-            what = f"{' '.join(map(str, words))}\n{key} {fault.status} from {first} on: {got}\n{said}"
+            what = f"{' '.join(map(str, words))}\n{key} {fault.status} from {first} to {last}: {got}\n{said}"
             if not struck:
                 continue
             if (got, made) == (DONE, want) or fault is REFUSED and got != DONE:
@@ -136,6 +138,10 @@ class Turns(remote_server.Remote):
         for url in "s3://in/d/e.zt", "hf://org/d/e.zt":
             self.in_turn("convert", url, *self.made())
         self.in_turn("convert", "s3://in/d/new.safetensors", "--base", "s3://in/d/old.safetensors", *self.made())
+        for name in "old", "new":
+            self.succeed("convert", self.path(f"{name}.safetensors"), "-o", self.path("base.zt"), "--spec", "2.0", "-q", "-f")
+            self.serve("d", {f"base_{name}.zt": self.path("base.zt").read_bytes()})
+        self.in_turn("convert", "s3://in/d/d.zt", "--base", "s3://in/d/base_new.zt", "--base", "s3://in/d/base_old.zt", *self.made())
 
     def test_the_base_is_said_to_be_missing_only_if_it_is(self):
         self.serve("d", {"d.zt": b""})
@@ -178,7 +184,9 @@ class Turns(remote_server.Remote):
             self.in_turn("join", *(f"s3://out/m-0000{number}-of-00002.zt" for number in (1, 2)), "-o", "s3://out/m.zt", before=there)
             self.objects.update({f"{spec}/{key}": value for key, value in there.items()})
             root = f"s3://in/{spec}/m.zt" + (".index.json" if spec == "1.2" else "")
-            for command in (("verify", "--json", root), ("verify", "--json", f"s3://in/{spec}/"), ("inspect", "--json", root), ("convert", root, *self.made())):
+            shard = f"s3://in/{spec}/m-00001-of-00002.zt"
+            for command in (("verify", "--json", root), ("verify", "--json", f"s3://in/{spec}/"), ("inspect", "--json", root), ("convert", root, *self.made()),
+                            ("convert", root, *self.made(), "--shards", "2", "--json"), ("convert", shard, *self.made()), ("inspect", "--json", shard)):
                 self.in_turn(*command)
 
     def test_other_formats(self):
@@ -193,6 +201,31 @@ class Turns(remote_server.Remote):
         self.serve("g", {path.name: path.read_bytes() for path in (support.DATA / "gguf").glob("split*")})
         for url in self.places("g/split-00001-of-00003.gguf"):
             self.in_turn("inspect", "--json", url)
+            self.in_turn("convert", url, url.replace("00001", "00002"), *self.made())
+        for url in "s3://in/g/", "hf://org/g":
+            self.in_turn("convert", url, *self.made())
+
+    def test_what_lies_beside_the_weights(self):
+        """Second copies, older ones, variants, indices of others, and what is no checkpoint."""
+        array = numpy.arange(4000, dtype=numpy.float32)
+        weights = make_safetensors.encode({"a": ("F32", [4000], array.tobytes())})
+        numpy.savez(self.path("model.npz"), a=array)
+        self.put("model.safetensors", weights)
+        self.succeed("convert", self.path("model.safetensors"), "-o", self.path("model.zt"), "-q")
+        beside = {name: self.path(name).read_bytes() for name in ("model.npz", "model.zt")}
+        index = json.dumps({"metadata": {}, "weight_map": {"a": "model-00001-of-00001.safetensors"}}).encode()
+        self.serve("c", {"model.safetensors": weights, **beside, f"old/{INDEX}": index})
+        self.serve("v", {"model.safetensors": weights, "model.fp16.safetensors": weights})
+        self.serve("t", {"pytorch_model.bin": pickle_assembler.checkpoint({"a": ("F32", [4000], array.tobytes())}), "vocab.bin": b"no checkpoint, but text"})
+        for url in "s3://in/c/", "hf://org/c", "s3://in/v/", "hf://org/v", "s3://in/t/", "hf://org/t":
+            self.in_turn("convert", url, *self.made(), "--json")
+
+    def test_ids(self):
+        self.put("m.safetensors", make_safetensors.encode({"a": ("F32", [4000], bytes(16000))}))
+        self.succeed("convert", self.path("m.safetensors"), "-o", self.path("m.zt"), "--digest", "sha256", "--spec", "2.0", "-q")
+        self.serve("i", {"m.zt": self.path("m.zt").read_bytes()})
+        for url in self.places("i/m.zt"):
+            self.in_turn("id", url)
 
 
 if __name__ == "__main__":
