@@ -273,10 +273,13 @@ constexpr std::uint64_t kRemoteSamples = 4;                       // in one on a
 // At the end of a file, where many formats have a directory or manifest.
 constexpr std::uint64_t kEndBytes = 65536;
 
-// Hashes the end of a file and samples at even distances: all of it if it is small.
+// Hashes the version of a file on a server, its end, and samples at even distances: all of it if it
+// is small.
 Status SampleFile(const std::string& path, std::uint64_t most, Hasher& hasher) {
   ZT_ASSIGN_OR_RETURN(const auto bytes, TheStore().Open(path));
   ZT_ASSIGN_OR_RETURN(const std::uint64_t size, KnownSize(*bytes, "a file in shards"));
+  const std::string version = TheStore().VersionOf(path);
+  hasher.Update(std::as_bytes(std::span(version)));
   std::vector<std::byte> buffer(kEndBytes);
   const auto hash = [&](std::uint64_t offset, std::uint64_t count) -> Status {
     const auto piece = std::span(buffer).first(std::min(count, size - offset));

@@ -123,6 +123,12 @@ class RemoteStore final : public Store, public std::enable_shared_from_this<Remo
     }
     return files;
   }
+  std::string VersionOf(const std::string& url) override {
+    const auto open = IsUrl(url) ? FindOpen(url) : nullptr;
+    if (open == nullptr || Lower(url.substr(0, 5)) == "hf://") return "";
+    const Pin::Known known = pins_.Of(open->name())->known();
+    return known.etag.empty() ? known.modified : known.etag;
+  }
   StatusOr<std::unique_ptr<Sink>> Create(const std::string& url,
                                          const FileSinkOptions& options) override {
     if (!IsUrl(url)) return Store::Create(url, options);

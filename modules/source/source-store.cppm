@@ -47,6 +47,9 @@ class Store {
   // All files in a folder of a server and in those below it, in order. The server is not trusted
   // with their paths. kUnimplemented for a folder of this machine.
   virtual StatusOr<std::vector<ListedFile>> ListBelow(const std::string& folder);
+  // What a server says of the version of an open file, its ETag or date; empty if it says nothing,
+  // and for the Hub, some of whose files may lie in a cache.
+  virtual std::string VersionOf(const std::string& /*name*/) { return ""; }
   // As CreateFileSink.
   virtual StatusOr<std::unique_ptr<Sink>> Create(const std::string& name,
                                                  const FileSinkOptions& options);

@@ -338,6 +338,35 @@ class Faults(remote_server.Remote):
                        says=[shards["t1"], "changed while it was read"])
         self.assertFalse(self.path("x.zt").exists())
 
+    def test_a_kept_shard_is_of_the_same_object(self):
+        """By its ETag, else its date: the sample lacks what is changed."""
+        content = bytearray(remote_server.big_file(self.path("big.safetensors")).read_bytes())
+        self.server.store.buckets["in"] = {}
+
+        def put(version):
+            content[len(content) // 8] ^= 1
+            self.server.store.buckets["in"]["m.safetensors"] = bytes(content), f'"{version}"', {}
+            self.server.files["m.safetensors"] = bytes(content)
+            self.date = f"Mon, 0{version} Jan 2024 00:00:00 GMT"
+
+        def date(answer):
+            answer.headers.pop("ETag", None)
+            answer.headers["Last-Modified"] = self.date
+
+        put(1)
+        url = self.server.url("m.safetensors")
+        for number, (given, fault) in enumerate((("s3://in/m.safetensors", None), (url, None), (url, lambda _: Change(date)))):
+            self.server.fault = fault
+            self.path(f"{number}").mkdir()
+            words = "convert", given, "-o", self.path(f"{number}/m.zt"), "--shards", "2", "--no-sync"
+            self.succeed(*words)
+            self.assertIn("0 shards written, 2 kept", self.run_program(*words).stderr.decode())
+            put(number + 2)
+            self.fail_with(support.EXISTS, *words, says="the index exists already and belongs to other shards")
+            self.path(f"{number}/m.zt.index.json").unlink()
+            self.fail_with(support.EXISTS, *words, says="it is a shard of another plan: the inputs or the options were different")
+            self.succeed(*words, "-f")
+
     def test_redirects(self):
         with remote_server.Server() as other:
             other.files["there.safetensors"] = self.content
