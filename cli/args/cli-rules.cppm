@@ -137,7 +137,8 @@ StatusOr<Rules> MakeRules(const Args& args);
 bool HasRules(const Args& args);
 
 // The quantized tensors of the operand, which was opened in any way; none if they contradict
-// themselves or their configuration, or come through a pipe. kUnavailable if that cannot be read.
+// themselves or come through a pipe, and with a warning if their configuration is wrong. kUnavailable
+// if that cannot be read.
 StatusOr<std::vector<QuantizedTensor>> QuantizedIn(const Args& args, TensorSource& opened);
 
 // True if --dtype without a pattern applies to the object: to floating point numbers, not to

@@ -557,9 +557,15 @@ StatusOr<std::vector<QuantizedTensor>> QuantizedIn(const Args& args, TensorSourc
   StatusOr<QuantConfig> config = QuantConfig();  // that of a .zt file is within
   if (opened.format() != "zt")
     config = FindQuantConfig(std::array{args.file()}, args.source_options());
-  auto found = config.ok() ? FindQuantized(opened, *config) : config.status();
-  if (found.ok() || found.status().code() == StatusCode::kUnavailable) return found;
-  return none;
+  ZT_RETURN_IF_UNAVAILABLE(config.status());
+  if (!config.ok()) {
+    const std::string line = "its quantized tensors are not known: " + Message(config.status());
+    WarnAll(args, std::span(&line, 1));
+    return none;
+  }
+  auto found = FindQuantized(opened, *config);
+  ZT_RETURN_IF_UNAVAILABLE(found.status());
+  return found.ok() ? found : none;
 }
 
 bool HasRules(const Args& args) {

@@ -325,6 +325,7 @@ class HubFiles final : public Scheme {
       return to.text();
     };
     ZT_RETURN_IF_ERROR(ReadPages(read));
+    if (files.empty()) return InvalidData("the Hub lists no file of the repository");
     return files;
   }
 

@@ -413,6 +413,9 @@ class S3Files final : public Scheme {
     if (name.is_folder()) return MakeStatus(StatusCode::kNotFound, "it is a folder");
     ZT_ASSIGN_OR_RETURN(const HttpAnswer answer,
                         client_->Send({.name = name, .http = {.method = "HEAD"}}));
+    // The server may not know HEAD.
+    if (answer.status.ok() && (answer.head.status == 405 || answer.head.status == 501))
+      return std::nullopt;
     return answer.ok() ? OkStatus() : WithAnswer(client_->Explain(name, answer), answer);
   }
   StatusOr<std::unique_ptr<Sink>> Create(const std::string& url, const FileSinkOptions& options,

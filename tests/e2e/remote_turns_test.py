@@ -159,6 +159,28 @@ class Turns(remote_server.Remote):
                 self.fail_with(IO, "inspect", "--stats", url, says=says)
                 self.server.fault = None
 
+    def test_false_answers(self):
+        """Of servers that do not know HEAD, of a listing without files, and of a configuration that is none."""
+        self.serve("q", self.quantized("gptq4_1"))
+        for url in self.places("q/one.safetensors"):
+            command = "inspect", "--json", url
+            want = self.succeed(*command)
+            self.assertIn(b'"quantized"', want)
+            for status in 405, 501:
+                self.server.fault = lambda request, status=status: Answer(status) if request.method == "HEAD" else None
+                self.assertEqual(self.succeed(*command), want)
+            config = url.replace("one.safetensors", "config.json")
+            self.server.fault = lambda request: Answer(200, {}, b"<html>") if "config.json" in request.path and request.method == "GET" else None
+            done = self.run_program(*command)
+            self.assertEqual(done.returncode, DONE)
+            self.assertIn(f"warning: its quantized tensors are not known: {config}: it is not JSON", done.stderr.decode())
+            self.server.fault = lambda request: Answer(200, {}, b"[]") if "/tree/" in request.path else None
+            none = "the Hub lists no file of the repository"
+            if url.startswith("hf"):
+                self.assertIn(f"warning: its quantized tensors are not known: {config}: {none}", self.run_program(*command).stderr.decode())
+                self.fail_with(support.INVALID, "convert", url, "-o", self.path("m.zt"), "--dequantize", "f32", says=none)
+            self.server.fault = None
+
     def test_disk_deltas(self):
         old, new = map(delta_test.encode, self.pair())
         self.put("v0/model.safetensors", old), self.put("new.safetensors", new)
