@@ -56,9 +56,13 @@ class Chain {
     ZT_ASSIGN_OR_RETURN(const auto disk, WithFile(FormOf(*source), given));
     const std::string path = disk ? FolderOf(given) : given;
     if (!disk && source->format() != "zt") return source;
-    ZT_ASSIGN_OR_RETURN(const auto origin, disk ? StatusOr<std::optional<DeltaOrigin>>(
-                                                      DeltaOrigin{"", BaseOf(*disk, path), ""})
-                                                : WithFile(FindDelta(source->attributes()), path));
+    std::optional<DeltaOrigin> origin;
+    if (disk) {
+      ZT_ASSIGN_OR_RETURN(std::string base, WithFile(BaseOf(*disk, path), path));
+      origin = DeltaOrigin{"", std::move(base), ""};
+    } else {
+      ZT_ASSIGN_OR_RETURN(origin, WithFile(FindDelta(source->attributes()), path));
+    }
     if (!origin) {
       for (const Object& object : source->objects()) {
         if (object.format != kDeltaFormat) continue;
@@ -114,19 +118,22 @@ class Chain {
 
   // The name that the base of a "disk delta" has beside it: that of the delta, with its version. The
   // base of "v10" may be "v9" or "v09".
-  std::string BaseOf(const DiskForm& form, const std::string& path) const {
+  StatusOr<std::string> BaseOf(const DiskForm& form, const std::string& path) const {
     const std::string name = BaseName(path);
     const auto below = VersionNumber(form.base), own = VersionNumber(name);
     if (!below || !own || own != VersionNumber(form.version)) return form.base;
     const std::string stem(VersionStem(name)), plain = stem + std::to_string(*below);
     std::string padded = plain;
     if (plain.size() < name.size()) padded.insert(stem.size(), name.size() - plain.size(), '0');
-    const auto is_known = [&](const std::string& each) {
-      return std::ranges::find(unused_, each, BaseName) != unused_.end() ||
-             IsThere(Beside(path, each)).value_or(false);
+    const auto is_known = [&](const std::string& each) -> StatusOr<bool> {
+      if (std::ranges::find(unused_, each, BaseName) != unused_.end()) return true;
+      return IsThere(Beside(path, each));
     };
-    const bool either = padded != plain && name[stem.size()] != '0';
-    return either && !is_known(padded) && is_known(plain) ? plain : padded;
+    if (padded == plain || name[stem.size()] == '0') return padded;
+    ZT_ASSIGN_OR_RETURN(const bool has_padded, is_known(padded));
+    if (has_padded) return padded;
+    ZT_ASSIGN_OR_RETURN(const bool has_plain, is_known(plain));
+    return has_plain ? plain : padded;
   }
 
   // The version of a base, by what sglang keeps in a folder that it changes, or by a name as
@@ -187,7 +194,7 @@ class Chain {
                        const std::string& base) const {
     constexpr std::size_t kTried = 16;
     const auto fails = [](const Status& status) -> StatusOr<bool> {
-      if (status.code() == StatusCode::kUnavailable) return status;
+      ZT_RETURN_IF_UNAVAILABLE(status);
       return false;
     };
     auto opened = OpenBase(base);

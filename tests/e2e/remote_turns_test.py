@@ -192,6 +192,13 @@ class Turns(remote_server.Remote):
         self.in_turn("convert", "s3://in/k/w_v000001", *bases[:2], *self.made())
         self.in_turn("convert", "s3://in/k/w_v000001", *bases, *self.made())
         self.in_turn("verify", "--json", "s3://in/k/w_v000001/", *bases[:2])
+        # The base of v10 is v09, and v9 if that is not there.
+        self.put("w_v09/model.safetensors", old)
+        self.succeed("convert", self.path("new.safetensors"), "--base", self.path("w_v09"), "--to", "disk-delta", "-o", f"{self.path('w_v10')}/", "-q")
+        for name in "w_v09", "w_v10":
+            self.serve_folder(f"n/{name}", self.path(name))
+        self.serve("n/w_v9", {"model.safetensors": new})
+        self.in_turn("convert", "s3://in/n/w_v10", *self.made())
 
     def test_shards(self):
         self.serve("q", self.quantized())
