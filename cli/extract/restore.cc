@@ -176,8 +176,9 @@ Status PlanGroup(const TensorSource& source, const Group& group, std::uint64_t m
   if (parts.size() == 1) return OkStatus();
   const std::string text = TextOfIndex(source, parts, std::span(plan.weights).subspan(before));
   const auto bytes = std::as_bytes(std::span(text));
-  plan.indices.push_back({group.stem + std::string(kIndexSuffix),
-                          {.end = {bytes.begin(), bytes.end()}, .bytes = text.size()}});
+  plan.indices.push_back(
+      {group.stem + std::string(kIndexSuffix),
+       {.pieces = {}, .end = {bytes.begin(), bytes.end()}, .bytes = text.size()}});
   return OkStatus();
 }
 
@@ -204,7 +205,8 @@ Status PlanNew(TensorSource& source, const Selection& selected,
 
 // A file of the model, as it is.
 FileLayout LayoutOf(const FileEntry& file) {
-  FileLayout layout{.bytes = file.bytes};
+  FileLayout layout;
+  layout.bytes = file.bytes;
   if (file.bytes > 0) layout.pieces.push_back({.source = {file.object, 0}, .bytes = file.bytes});
   return layout;
 }

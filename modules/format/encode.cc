@@ -75,7 +75,8 @@ StatusOr<EncodedEntry> ManifestEncoder::Encode(const StoredObject& object) const
   }
   Bytes bytes;
   bytes.reserve(kTypicalEntryBytes);
-  EncodedEntry entry = {.name_bytes = object.name.size()};
+  EncodedEntry entry;
+  entry.name_bytes = object.name.size();
   ZT_RETURN_IF_ERROR(
       dialect.AppendEntry(object, shards_, &bytes, &entry.name, &entry.attribute_values));
   entry.name += cbor::HeadBytes(object.name.size());
