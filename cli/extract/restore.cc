@@ -176,9 +176,10 @@ Status PlanGroup(const TensorSource& source, const Group& group, std::uint64_t m
   if (parts.size() == 1) return OkStatus();
   const std::string text = TextOfIndex(source, parts, std::span(plan.weights).subspan(before));
   const auto bytes = std::as_bytes(std::span(text));
-  plan.indices.push_back(
-      {group.stem + std::string(kIndexSuffix),
-       {.pieces = {}, .end = {bytes.begin(), bytes.end()}, .bytes = text.size()}});
+  FileLayout layout;
+  layout.end.assign(bytes.begin(), bytes.end());
+  layout.bytes = text.size();
+  plan.indices.push_back({group.stem + std::string(kIndexSuffix), std::move(layout)});
   return OkStatus();
 }
 
