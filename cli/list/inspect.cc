@@ -106,8 +106,8 @@ std::string ObjectText(const ListedObject& object, bool page) {
   return out + (page ? WithExactIntegers(stats) : stats) + "}";
 }
 
-// The members of a file, from its brace on, for a page or for programs. Object by object: the tree of 100,000 would take longer
-// to build and to free than all the rest.
+// The members of a file, from its brace on, for a page or for programs. Object by object: the tree
+// of 100,000 would take longer to build and to free than all the rest.
 std::string ListingMembers(const Listing& listing, bool page) {
   Json json = {{"file", listing.file}};
   if (!listing.warnings.empty()) json["warnings"] = listing.warnings;

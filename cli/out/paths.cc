@@ -76,9 +76,8 @@ StatusOr<std::vector<std::string>> ShardsOfRoots(const Args& args) {
     if (!opened.ok()) continue;
     const ShardFinder find = ShardsBeside(*root, options);
     for (const StoredShard& shard : (*opened)->manifest().shards) {
-      if (IsUrl(*root)) {  // it is found by its name alone
-        const std::string file = root->substr(0, root->rfind('/') + 1) +
-                                 fs::path(*root).stem().string() + "-" + shard.name + ".zt";
+      if (IsUrl(*root)) {
+        const std::string file = ShardPath(*root, shard);
         ZT_ASSIGN_OR_RETURN(const bool is_there, WithFile(TheStore().Exists(file), file));
         if (is_there) shards.push_back(file);
       } else if (const auto bytes = find(shard); bytes.ok()) {

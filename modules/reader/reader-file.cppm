@@ -19,6 +19,8 @@ struct Access {
 using ShardFinder = std::function<StatusOr<std::shared_ptr<ByteSource>>(const StoredShard& shard)>;
 // Looks beside the root, ROOT.zt: for ROOT-NAME.zt, then for a file of the shard's size and digest.
 ShardFinder ShardsBeside(const std::string& path, const InputOptions& options = {});
+// The path that a shard has beside the root at `path` by its name: on a server, the only one.
+std::string ShardPath(const std::string& path, const StoredShard& shard);
 
 // Options for opening a Reader.
 struct OpenOptions {

@@ -274,21 +274,25 @@ Status CompareDigest(const StoredShard& shard, const DigestText& stated, const s
 
 }  // namespace reader::internal
 
+std::string ShardPath(const std::string& path, const StoredShard& shard) {
+  const std::filesystem::path root(path);
+  return (root.parent_path() / (root.stem().string() + "-" + shard.name + ".zt")).string();
+}
+
 ShardFinder ShardsBeside(const std::string& path, const InputOptions& options) {
   const std::filesystem::path root(path);
   const std::string folder = root.has_parent_path() ? root.parent_path().string() : ".";
   return [path, root, folder, options, others = std::make_shared<Folder>(folder)](
              const StoredShard& shard) -> StatusOr<std::shared_ptr<ByteSource>> {
-    const std::string named = root.stem().string() + "-" + shard.name + ".zt";
+    const std::filesystem::path file = ShardPath(path, shard);
     const auto open = [&](const std::string& name) -> StatusOr<std::shared_ptr<ByteSource>> {
       ZT_RETURN_IF_ERROR(CheckStaysInside(folder, name, options));
       ZT_ASSIGN_OR_RETURN(auto bytes, options.store->Open((root.parent_path() / name).string()));
       ZT_RETURN_IF_ERROR(CheckShardFile(*bytes, shard));
       return bytes;
     };
-    auto found = open(named);
+    auto found = open(file.filename().string());
     if (found.ok()) return found;
-    const std::filesystem::path file = root.parent_path() / named;
     if (IsUrl(path)) {
       const bool there = found.status().code() == StatusCode::kUnimplemented;
       return WithAdvice(
